@@ -1,0 +1,44 @@
+//! The request record: one line about one finished request, the same in live and in virtual runs.
+
+use serde::{Deserialize, Serialize};
+
+/// What became of one request. Times are nanoseconds since the start of the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RequestRecord {
+    /// Place of the request in the order of arrival, from 0.
+    pub seq: u64,
+    /// Prefix group of the workload, if it has groups.
+    pub group: Option<u32>,
+    /// When the schedule wanted it sent.
+    pub intended_ns: u64,
+    /// When it was sent.
+    pub sent_ns: u64,
+    /// When its first token arrived; absent when none did.
+    pub first_ns: Option<u64>,
+    /// When its last byte arrived, or when it failed.
+    pub last_ns: u64,
+    /// The worker that served it: its place in the fleet, from 0; absent when none was assigned.
+    pub worker: Option<u32>,
+    /// Why the router chose that worker (a label of the policy).
+    pub reason: String,
+    /// Prompt length in tokens, as the engine counted.
+    pub prompt_tokens: u64,
+    /// Prompt tokens served from the engine's cache, as the engine reports.
+    pub cached_tokens: u64,
+    /// What the router believed at booking; absent where its policy holds no such belief.
+    pub predicted_cached_tokens: Option<u64>,
+    /// Output length in tokens.
+    pub output_tokens: u64,
+    /// HTTP status of the answer (virtual runs use the one a live run would have); 0 when there was no answer.
+    pub status: u16,
+    /// What went wrong, empty when nothing did.
+    pub error: String,
+}
+
+impl RequestRecord {
+    /// Whether the request was answered in full.
+    #[must_use]
+    pub fn succeeded(&self) -> bool {
+        self.error.is_empty() && (200..300).contains(&self.status)
+    }
+}

@@ -1,0 +1,1 @@
+//! Pure routing decisions: policies, prefix index, ledger.

@@ -1,0 +1,1 @@
+//! A reverse proxy for SGLang workers.

@@ -1,0 +1,1 @@
+//! A mock SGLang worker: its HTTP endpoints over an emulated engine.
