@@ -1,5 +1,11 @@
 //! What crosses a process boundary, spelled once: tokens, request and response bodies, streams,
 //! load reports and the request record. Every other crate stands on this one; it stands on none.
 
+pub mod chat;
+pub mod loads;
+pub mod openai;
 pub mod record;
+pub mod sglang;
+pub mod sse;
 pub mod tokenizer;
+pub mod view;

@@ -1,1 +1,19 @@
-//! A reverse proxy for SGLang workers.
+//! A streaming reverse proxy for SGLang workers: the HTTP shell around the decisions of `router-core`.
+//!
+//! The shell moves bytes, keeps time and asks the core where each request goes. It owns no policy and no opinion
+//! about load; what it learns from answers it reports to the core.
+
+mod admin;
+mod body;
+pub mod cli;
+mod clock;
+mod config;
+mod error;
+mod metrics;
+mod proxy;
+mod server;
+mod service;
+mod shared;
+mod stop;
+mod tasks;
+mod upstream;

@@ -1,0 +1,146 @@
+//! An experiment: every cell of a scenario with every seed, and what is known about where it ran.
+
+mod environment;
+mod facts;
+mod progress;
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+pub use environment::{Environment, Started};
+pub use facts::facts;
+
+use crate::live::{self, LiveError};
+use crate::run::{Run, World};
+use crate::scenario::{Cell, Scenario};
+use crate::virtual_time::{self, VirtualError};
+use progress::{Display, Task};
+
+/// Why an experiment stopped before its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ExperimentError {
+    /// A virtual run could not be done.
+    #[error("{cell}: {source}")]
+    Virtual {
+        /// Which cell, in words.
+        cell: String,
+        /// What happened.
+        source: VirtualError,
+    },
+    /// A live run could not be done.
+    #[error("{cell}: {source}")]
+    Live {
+        /// Which cell, in words.
+        cell: String,
+        /// What happened.
+        source: LiveError,
+    },
+}
+
+/// All runs, in the order of cells and seeds.
+#[derive(Debug)]
+pub struct Results {
+    /// One entry per cell and seed.
+    pub runs: Vec<Run>,
+    /// Children that died during live runs, in words.
+    pub deaths: Vec<String>,
+}
+
+/// One cell with one seed.
+struct Job {
+    cell: Cell,
+    seed: u64,
+    label: String,
+}
+
+/// Runs all cells of `scenario`, each with `seeds` seeds (the scenario's own number when absent). Virtual runs use
+/// all cores, live runs come one after the other. `quiet` shows no progress.
+///
+/// # Errors
+/// With the first cell that cannot be run.
+pub fn run(scenario: &Scenario, seeds: Option<u32>, quiet: bool) -> Result<Results, ExperimentError> {
+    let jobs = jobs(scenario, seeds);
+    let display = Display::new(quiet);
+    let (in_virtual, in_live): (Vec<_>, Vec<_>) = jobs.iter().enumerate().partition(|(_, j)| j.cell.world == World::Virtual);
+    let mut runs: Vec<Option<Run>> = jobs.iter().map(|_| None).collect();
+    for (place, run) in run_virtual(&in_virtual, &display)? {
+        runs[place] = Some(run);
+    }
+    let mut deaths = Vec::new();
+    for (place, job) in in_live {
+        let task = display.task(&job.label, planned_requests(job));
+        let done = live::run(&job.cell, job.seed, &mut |finished| task.set(finished))
+            .map_err(|source| ExperimentError::Live { cell: job.label.clone(), source })?;
+        finish(&task, &done.run);
+        deaths.extend(done.death.map(|death| format!("{}: {death}", job.label)));
+        runs[place] = Some(done.run);
+    }
+    Ok(Results { runs: runs.into_iter().flatten().collect(), deaths })
+}
+
+fn jobs(scenario: &Scenario, seeds: Option<u32>) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for cell in scenario.cells() {
+        for seed in scenario.seeds(seeds) {
+            let label = label(&cell, seed);
+            jobs.push(Job { cell: cell.clone(), seed, label });
+        }
+    }
+    jobs
+}
+
+fn label(cell: &Cell, seed: u64) -> String {
+    let params: String = cell.params.iter().map(|(key, value)| format!(" {}={value}", short(key))).collect();
+    format!("{} {}{params} seed {seed}", cell.world.label(), cell.policy.name())
+}
+
+/// The last part of a key path.
+fn short(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
+}
+
+fn planned_requests(job: &Job) -> u64 {
+    facts::requests(&job.cell.scenario)
+}
+
+/// Virtual runs share nothing, so all cores take them from one list; results keep the order of the list.
+fn run_virtual(jobs: &[(usize, &Job)], display: &Display) -> Result<Vec<(usize, Run)>, ExperimentError> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(jobs.len()));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((place, job)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let task = display.task(&job.label, planned_requests(job));
+                    let result = virtual_time::run(&job.cell, job.seed, &mut |finished| task.set(finished));
+                    if let Ok(run) = &result {
+                        finish(&task, run);
+                    }
+                    let result =
+                        result.map_err(|source| ExperimentError::Virtual { cell: job.label.clone(), source });
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((*place, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(place, _)| *place);
+    done.into_iter().map(|(place, result)| result.map(|run| (place, run))).collect()
+}
+
+fn finish(task: &Task, run: &Run) {
+    let (prompt, cached) =
+        run.records.iter().fold((0, 0), |(p, c), r| (p + r.prompt_tokens, c + r.cached_tokens));
+    let failed = run.records.iter().filter(|r| !r.succeeded()).count();
+    let hit_rate = if prompt == 0 { 0.0 } else { 100.0 * cached as f64 / prompt as f64 };
+    let failures = if failed == 0 { String::new() } else { format!(", {failed} failed") };
+    task.done(&format!("{} requests, hit rate {hit_rate:.1} %{failures}", run.records.len()));
+}
+
+/// Wall time, for progress lines only.
+fn seconds_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64()
+}

@@ -1,0 +1,77 @@
+//! The live world: mock workers and the production router as child processes, real HTTP between them.
+//!
+//! Every cell gets cold workers and a fresh router. Children are this very executable with a hidden first
+//! argument; they end when their standard input closes, so nothing survives this process, however it ends.
+
+mod child;
+mod cluster;
+mod drive;
+mod pacer;
+mod request;
+
+pub use child::{ROUTER_ROLE, WORKER_ROLE};
+
+use crate::run::{LoadTimeline, Run};
+use crate::scenario::Cell;
+use crate::workload;
+
+/// How many samples the per-worker load timeline has.
+const TIMELINE_SAMPLES: usize = 240;
+
+/// Why a live run could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// A child did not start.
+    #[error("the {role} did not start: {why}{}", stderr_note(.stderr))]
+    Start {
+        /// Which child.
+        role: &'static str,
+        /// What happened.
+        why: String,
+        /// The last lines it wrote to standard error.
+        stderr: String,
+    },
+    /// The client side could not be set up.
+    #[error("the load driver could not start: {0}")]
+    Driver(#[source] std::io::Error),
+}
+
+/// A finished live run, and what is wrong with the cluster that served it.
+#[derive(Debug)]
+pub struct LiveRun {
+    /// The results, failed requests included.
+    pub run: Run,
+    /// A child that died before the last request ended, in words.
+    pub death: Option<String>,
+}
+
+/// Runs `cell` with `seed`, calling `progress` with the number of finished requests.
+///
+/// # Errors
+/// When a child does not start. A child that dies later gives failed requests and
+/// [`LiveRun::death`].
+pub fn run(cell: &Cell, seed: u64, progress: &mut dyn FnMut(u64)) -> Result<LiveRun, LiveError> {
+    let plan = workload::plan(&cell.scenario, seed);
+    let mut cluster = cluster::Cluster::start(cell, seed)?;
+    let cpu_before_us = cluster.router.cpu_us();
+    let driven = drive::drive(&cluster.router_url, plan, cell.scenario.fleet.speed, progress)?;
+    let cpu_us = cluster.router.cpu_us().zip(cpu_before_us).map(|(after, before)| after - before);
+    let death = cluster.death();
+    let workers = cell.scenario.fleet.workers;
+    let run = Run {
+        world: cell.world,
+        policy: cell.policy.name().to_owned(),
+        params: cell.params.clone(),
+        seed,
+        workers,
+        load: LoadTimeline::from_records(&driven.records, workers, TIMELINE_SAMPLES),
+        router_cpu_us_per_request: cpu_us.map(|us| us / driven.records.len().max(1) as f64),
+        records: driven.records,
+        itl_ns: driven.itl_ns,
+    };
+    Ok(LiveRun { run, death })
+}
+
+fn stderr_note(stderr: &str) -> String {
+    if stderr.is_empty() { String::new() } else { format!("; it said:\n{stderr}") }
+}

@@ -1,0 +1,186 @@
+//! One live request: a streamed `/generate`, read frame by frame.
+
+use bytes::Bytes;
+use http::uri::Uri;
+use http::{HeaderMap, Request, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use protocol::record::RequestRecord;
+use protocol::sse::Splitter;
+use protocol::tokenizer;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::drive::WallClock;
+use crate::workload::PlannedRequest;
+
+pub(super) type HttpClient = Client<HttpConnector, Full<Bytes>>;
+
+/// A record in the making, and the gaps between its tokens.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) record: RequestRecord,
+    /// `(gap, tokens)`: so many tokens came in frames whose tokens were so far apart on average.
+    pub(super) gaps_ns: Vec<(u64, u64)>,
+    last_frame_ns: u64,
+}
+
+/// What is read of a frame; everything else passes by unread.
+#[derive(Debug, Deserialize)]
+struct Frame {
+    meta_info: Option<Meta>,
+    error: Option<FrameError>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Meta {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    #[serde(default)]
+    cached_tokens: u64,
+    finish_reason: Option<FinishReason>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FinishReason {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    message: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FrameError {
+    message: String,
+}
+
+impl Answer {
+    /// Nothing has come yet. `due_ns` is when the schedule wanted it sent, if there is a schedule.
+    pub(super) fn begin(planned: &PlannedRequest, due_ns: Option<u64>, now_ns: u64) -> Self {
+        let record = RequestRecord {
+            seq: planned.seq,
+            group: planned.group,
+            intended_ns: due_ns.unwrap_or(now_ns),
+            sent_ns: now_ns,
+            first_ns: None,
+            last_ns: now_ns,
+            worker: None,
+            reason: String::new(),
+            prompt_tokens: 0,
+            cached_tokens: 0,
+            predicted_cached_tokens: None,
+            output_tokens: 0,
+            status: 0,
+            error: String::new(),
+        };
+        Self { record, gaps_ns: Vec::new(), last_frame_ns: 0 }
+    }
+
+    fn read_decision(&mut self, headers: &HeaderMap) {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        self.record.worker = text("x-router-worker").and_then(|v| v.parse().ok());
+        self.record.reason = text("x-router-reason").unwrap_or_default().to_owned();
+        self.record.predicted_cached_tokens = text("x-router-predicted-tokens").and_then(|v| v.parse().ok());
+    }
+
+    /// Takes in one frame that arrived at `now_ns`.
+    fn read_frame(&mut self, data: &[u8], now_ns: u64) -> Result<(), String> {
+        let frame: Frame =
+            serde_json::from_slice(data).map_err(|e| format!("a frame of the stream is malformed: {e}"))?;
+        if let Some(error) = frame.error {
+            return Err(error.message);
+        }
+        let meta = frame.meta_info.ok_or("a frame of the stream has no meta_info")?;
+        let new_tokens = meta.completion_tokens.saturating_sub(self.record.output_tokens);
+        if new_tokens > 0 {
+            match self.record.first_ns {
+                None => self.record.first_ns = Some(now_ns),
+                // A frame may carry several tokens: each is given its share of the gap.
+                Some(_) => {
+                    let gap_ns = now_ns.saturating_sub(self.last_frame_ns) / new_tokens;
+                    self.gaps_ns.push((gap_ns, new_tokens));
+                }
+            }
+            self.last_frame_ns = now_ns;
+        }
+        self.record.output_tokens = meta.completion_tokens;
+        self.record.prompt_tokens = meta.prompt_tokens;
+        self.record.cached_tokens = meta.cached_tokens;
+        match meta.finish_reason {
+            Some(reason) if reason.kind == "abort" => {
+                Err(reason.message.unwrap_or_else(|| "the engine aborted the request".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Sends `planned` and reads its answer to the end into `answer`.
+///
+/// # Errors
+/// What went wrong, in words fit for the record.
+pub(super) async fn exchange(
+    client: &HttpClient,
+    target: &Uri,
+    planned: &PlannedRequest,
+    clock: WallClock,
+    answer: &mut Answer,
+) -> Result<(), String> {
+    let body = json!({
+        "text": tokenizer::decode(&planned.tokens()),
+        "sampling_params": {"max_new_tokens": planned.output_tokens, "ignore_eos": true, "temperature": 0},
+        "stream": true,
+    });
+    let request = Request::post(target.clone())
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(body.to_string())))
+        .map_err(|e| e.to_string())?;
+    let response = client.request(request).await.map_err(|e| with_causes(&e))?;
+    answer.record.status = response.status().as_u16();
+    answer.read_decision(response.headers());
+    if !response.status().is_success() {
+        let body = response.into_body().collect().await.map_err(|e| with_causes(&e))?.to_bytes();
+        let start = String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned();
+        return Err(format!("status {}: {start}", answer.record.status));
+    }
+    read_stream(response.into_body(), clock, answer).await
+}
+
+/// A stream counts only if it had a token and ended with `[DONE]`.
+async fn read_stream(mut body: Incoming, clock: WallClock, answer: &mut Answer) -> Result<(), String> {
+    let mut splitter = Splitter::default();
+    let mut done = false;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| format!("the stream broke: {}", with_causes(&e)))?;
+        let Ok(bytes) = frame.into_data() else { continue };
+        let now_ns = clock.now_ns();
+        let mut read = Ok(());
+        let cut = splitter.push(&bytes, |event| {
+            if event.is_done() {
+                done = true;
+            } else if read.is_ok() {
+                read = answer.read_frame(event.data, now_ns);
+            }
+        });
+        cut.map_err(|e| e.to_string())?;
+        read?;
+    }
+    match (done, answer.record.first_ns) {
+        (true, Some(_)) => Ok(()),
+        (true, None) => Err("the stream had no token".to_owned()),
+        (false, _) => Err("the stream ended without [DONE]".to_owned()),
+    }
+}
+
+/// An error with all its causes: `client error (Connect): tcp connect error: Connection refused`.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}

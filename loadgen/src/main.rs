@@ -1,0 +1,21 @@
+//! The `loadgen` binary; also, by a hidden first argument, the mock workers and the router of its live runs.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use loadgen::live::{ROUTER_ROLE, WORKER_ROLE};
+
+fn main() -> ExitCode {
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    match args.get(1).and_then(|role| role.to_str()) {
+        Some(WORKER_ROLE) => {
+            args.remove(1);
+            simworker::cli::main(args.into_iter())
+        }
+        Some(ROUTER_ROLE) => {
+            args.remove(1);
+            router::cli::main(args.into_iter())
+        }
+        _ => loadgen::app::main(args),
+    }
+}

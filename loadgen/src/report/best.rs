@@ -1,0 +1,108 @@
+//! Which variant of a world is best, and which is best in one figure.
+//!
+//! Throughput alone cannot rank policies under a load all of them carry, so near-equals in throughput are ranked by
+//! time to first token. The rule is printed wherever its result is.
+
+use super::metric::{Better, Metric};
+use super::variant::{Variant, comparable};
+use crate::run::World;
+
+/// The policy the others are compared with where it was run.
+pub(super) const BASELINE: &str = "round_robin";
+
+/// Throughputs within this share of the highest count as equal.
+const NEAR: f64 = 0.02;
+
+/// The rule, in words.
+pub(super) const RULE: &str =
+    "highest median input throughput; among those within 2 % of it, lowest median TTFT p50";
+
+/// The place of the best variant of a world; `None` when nothing succeeded or there is no choice.
+pub(super) fn best(variants: &[Variant<'_>], world: World) -> Option<usize> {
+    let places: Vec<usize> = (0..variants.len()).filter(|p| variants[*p].world == world).collect();
+    let choice = places.len() > 1 && places.iter().any(|p| throughput(&variants[*p]) > 0.0);
+    if choice { best_among(variants, places) } else { None }
+}
+
+/// The best of some variants, the earlier among equals; `None` of none.
+pub(super) fn best_among(variants: &[Variant<'_>], places: Vec<usize>) -> Option<usize> {
+    let top = places.iter().map(|p| throughput(&variants[*p])).fold(0.0, f64::max);
+    let ttft = |place: &usize| variants[*place].median("ttft_ms.p50").unwrap_or(f64::INFINITY);
+    places
+        .into_iter()
+        .filter(|p| throughput(&variants[*p]) >= top * (1.0 - NEAR))
+        .min_by(|a, b| ttft(a).total_cmp(&ttft(b)))
+}
+
+fn throughput(variant: &Variant<'_>) -> f64 {
+    variant.median("input_tok_s").unwrap_or(0.0)
+}
+
+/// The variant of `round_robin` that differs from this one in nothing both of them set.
+pub(super) fn baseline<'a, 'b>(variants: &'a [Variant<'b>], of: &Variant<'_>) -> Option<&'a Variant<'b>> {
+    variants.iter().find(|v| v.policy == BASELINE && comparable(v, of))
+}
+
+/// How many times the baseline's throughput a variant has.
+pub(super) fn speedup(variants: &[Variant<'_>], of: &Variant<'_>) -> Option<f64> {
+    let base = baseline(variants, of)?.median("input_tok_s").filter(|base| *base > 0.0)?;
+    Some(of.median("input_tok_s")? / base)
+}
+
+/// How the best median of a metric in a world reads. Whatever reads the same is as good; `None` when all do, or when
+/// the metric is no merit.
+pub(super) fn best_text(
+    variants: &[Variant<'_>],
+    world: World,
+    metric: &Metric,
+    write: fn(f64) -> String,
+) -> Option<String> {
+    let medians =
+        || variants.iter().filter(|v| v.world == world).filter_map(|v| Some(v.spread(metric)?.median));
+    let (low, high) = (medians().reduce(f64::min)?, medians().reduce(f64::max)?);
+    let best = match metric.better {
+        Better::Higher => write(high),
+        // No failures are what one expects, not a merit.
+        Better::Lower if low == 0.0 => return None,
+        Better::Lower => write(low),
+        Better::Neither => return None,
+    };
+    (write(low) != write(high)).then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture::{record, run};
+    use crate::report::summary::RunSummary;
+    use crate::report::variant::variants;
+
+    fn summary(policy: &str, ttft_ms: u64, last_ms: u64) -> RunSummary {
+        let only = record(0).tokens(1000, 0, 1).first_ms(ttft_ms).last_ms(last_ms).build();
+        RunSummary::of(&run(policy, vec![only]), None)
+    }
+
+    fn best_of(summaries: &[RunSummary]) -> Option<&str> {
+        let variants = variants(summaries);
+        best(&variants, World::Virtual).map(|place| summaries[variants[place].runs[0]].policy.as_str())
+    }
+
+    #[test]
+    fn throughput_decides_and_latency_breaks_near_ties() {
+        assert_eq!(best_of(&[summary("a", 5, 1000), summary("b", 500, 900)]), Some("b"));
+        assert_eq!(best_of(&[summary("a", 5, 1000), summary("b", 500, 990)]), Some("a"));
+        assert_eq!(best_of(&[summary("a", 5, 1000)]), None, "no choice");
+        assert_eq!(best_of(&[summary("a", 0, 0), summary("b", 0, 0)]), None, "no throughput");
+    }
+
+    #[test]
+    fn a_merit_all_share_is_no_merit() {
+        let summaries = [summary("a", 5, 1000), summary("b", 5, 900)];
+        let variants = variants(&summaries);
+        let write = |v: f64| format!("{v:.1}");
+        let best = |name| best_text(&variants, World::Virtual, Metric::named(name).unwrap(), write);
+        assert_eq!(best("makespan_s").as_deref(), Some("0.9"));
+        assert_eq!(best("ttft_ms.p50"), None, "equal");
+        assert_eq!(best("requests"), None, "no merit");
+    }
+}

@@ -1,0 +1,88 @@
+//! All runs of one scenario, with what they amount to.
+
+use serde_json::Value;
+
+use super::assertion::{AssertOutcome, Assertion, evaluate};
+use super::summary::{RunSummary, Slo};
+use super::variant::{Variant, variants};
+use crate::run::Run;
+
+/// What a report says about the scenario itself.
+#[derive(Debug, Clone, Default)]
+pub struct About {
+    /// The scenario's name.
+    pub name: String,
+    /// Its description; may be empty.
+    pub description: String,
+    /// The text of the scenario file.
+    pub source: String,
+    /// Key facts in words, for example (`Workload`, `64 prefixes × 16 prompts`).
+    pub facts: Vec<(String, String)>,
+}
+
+/// The runs of a scenario, their figures and the verdict on its claims.
+#[derive(Debug)]
+pub struct Experiment {
+    about: About,
+    runs: Vec<Run>,
+    summaries: Vec<RunSummary>,
+    outcomes: Vec<AssertOutcome>,
+    environment: Value,
+}
+
+impl Experiment {
+    /// Sums up the runs and checks the claims. `environment` is what may differ between identical runs; it is written
+    /// to its own file and shows nowhere else.
+    #[must_use]
+    pub fn new(
+        about: About,
+        runs: Vec<Run>,
+        slo: Option<Slo>,
+        assertions: &[Assertion],
+        environment: Value,
+    ) -> Self {
+        let summaries: Vec<RunSummary> = runs.iter().map(|run| RunSummary::of(run, slo)).collect();
+        let outcomes = evaluate(assertions, &summaries);
+        Self { about, runs, summaries, outcomes, environment }
+    }
+
+    /// What the scenario is.
+    #[must_use]
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// The runs, in the order they were given.
+    #[must_use]
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// The figures of each run, in the same order.
+    #[must_use]
+    pub fn summaries(&self) -> &[RunSummary] {
+        &self.summaries
+    }
+
+    /// What became of the claims.
+    #[must_use]
+    pub fn outcomes(&self) -> &[AssertOutcome] {
+        &self.outcomes
+    }
+
+    /// Whether a claim failed, which makes the exit code 1.
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        self.outcomes.iter().any(AssertOutcome::failed)
+    }
+
+    /// What may differ between identical runs.
+    #[must_use]
+    pub fn environment(&self) -> &Value {
+        &self.environment
+    }
+
+    pub(super) fn variants(&self) -> Vec<Variant<'_>> {
+        variants(&self.summaries)
+    }
+}

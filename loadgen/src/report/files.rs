@@ -1,0 +1,189 @@
+//! The files of an experiment.
+//!
+//! All of them are first written under temporary names in the same folder and only then renamed, so that a full disk
+//! or an interrupt leaves the results of the last run as they were.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::experiment::Experiment;
+use super::summary::RunSummary;
+use super::{html, requests};
+
+/// Results that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {source}; choose another folder with --out", path.display())]
+pub struct ReportError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// Makes sure that results can be written to a folder, creating it if need be. To be called before a long run.
+///
+/// # Errors
+/// If the folder cannot be created or no file can be created in it.
+pub fn prepare(dir: &Path) -> Result<(), ReportError> {
+    let fail = |source| ReportError { path: dir.to_owned(), source };
+    fs::create_dir_all(dir).map_err(fail)?;
+    let mut staging = Staging::new(dir);
+    staging.stage("writable", |_| Ok(()))
+}
+
+/// Writes `summary.json`, `summary.csv`, `requests.csv`, `environment.json` and `report.html` into the folder, which
+/// is created if need be. Files of an earlier run are replaced only when all new ones are complete.
+///
+/// # Errors
+/// If the folder or one of the files cannot be written; the message names it.
+pub fn write(dir: &Path, experiment: &Experiment) -> Result<(), ReportError> {
+    prepare(dir)?;
+    let mut staging = Staging::new(dir);
+    staging.stage("summary.json", |to| json(to, &SummaryFile::of(experiment)))?;
+    staging.stage("summary.csv", |to| {
+        requests::write_summaries(to, experiment.summaries()).map_err(io::Error::other)
+    })?;
+    staging.stage("requests.csv", |to| {
+        requests::write_requests(to, experiment.runs()).map_err(io::Error::other)
+    })?;
+    staging.stage("environment.json", |to| json(to, experiment.environment()))?;
+    staging.stage("report.html", |to| {
+        let page = html::render(experiment).map_err(io::Error::other)?;
+        to.write_all(page.as_bytes())
+    })?;
+    staging.publish()
+}
+
+/// `summary.json`.
+#[derive(Serialize)]
+struct SummaryFile<'a> {
+    schema: u32,
+    scenario: &'a str,
+    runs: &'a [RunSummary],
+}
+
+impl<'a> SummaryFile<'a> {
+    fn of(experiment: &'a Experiment) -> Self {
+        Self { schema: 1, scenario: &experiment.about().name, runs: experiment.summaries() }
+    }
+}
+
+fn json(to: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *to, value)?;
+    writeln!(to)
+}
+
+/// Files written under temporary names; what was not published is removed on drop.
+struct Staging<'a> {
+    dir: &'a Path,
+    pending: Vec<(PathBuf, PathBuf)>,
+}
+
+impl<'a> Staging<'a> {
+    fn new(dir: &'a Path) -> Self {
+        Self { dir, pending: Vec::new() }
+    }
+
+    fn stage(
+        &mut self,
+        name: &str,
+        fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), ReportError> {
+        let path = self.dir.join(name);
+        let temporary = self.dir.join(format!(".{name}.{}.tmp", std::process::id()));
+        let result = File::create(&temporary).and_then(|file| {
+            self.pending.push((temporary, path.clone()));
+            let mut to = BufWriter::new(file);
+            fill(&mut to)?;
+            to.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+        });
+        result.map_err(|source| ReportError { path, source })
+    }
+
+    fn publish(mut self) -> Result<(), ReportError> {
+        for (temporary, path) in std::mem::take(&mut self.pending) {
+            let renamed = fs::rename(&temporary, &path);
+            renamed.map_err(|source| ReportError { path, source })?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Staging<'_> {
+    fn drop(&mut self) {
+        for (temporary, _) in &self.pending {
+            // Nothing can be done about a file that cannot be removed, and it harms nobody.
+            drop(fs::remove_file(temporary));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::report::About;
+    use crate::report::fixture::{record, run};
+
+    fn experiment() -> Experiment {
+        let about = About { name: "small".into(), ..About::default() };
+        let runs =
+            vec![run("random", vec![record(0).tokens(3, 1, 2).first_ms(2).last_ms(7).worker(0).build()])];
+        Experiment::new(about, runs, None, &[], json!({"commit": "abc"}))
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn all_files_and_nothing_else_and_the_same_bytes_twice() {
+        let parent = tempfile::tempdir().unwrap();
+        let (one, two) = (parent.path().join("a/b"), parent.path().join("c"));
+        write(&one, &experiment()).unwrap();
+        write(&two, &experiment()).unwrap();
+        write(&two, &experiment()).unwrap();
+        let expected = ["environment.json", "report.html", "requests.csv", "summary.csv", "summary.json"];
+        assert_eq!(names(&one), expected);
+        assert_eq!(names(&two), expected);
+        for name in expected {
+            assert_eq!(fs::read(one.join(name)).unwrap(), fs::read(two.join(name)).unwrap(), "{name}");
+        }
+    }
+
+    #[test]
+    fn numbers_round_trip() {
+        let dir = tempfile::tempdir().unwrap();
+        let experiment = experiment();
+        write(dir.path(), &experiment).unwrap();
+        let file: Value =
+            serde_json::from_slice(&fs::read(dir.path().join("summary.json")).unwrap()).unwrap();
+        assert_eq!((&file["schema"], &file["scenario"]), (&json!(1), &json!("small")));
+        let (got, want) = (&file["runs"][0], &experiment.summaries()[0]);
+        assert_eq!(got["hit_rate"].as_f64().unwrap().to_bits(), want.hit_rate.to_bits());
+        assert_eq!(got["input_tok_s"].as_f64().unwrap().to_bits(), want.input_tok_s.to_bits());
+    }
+
+    #[test]
+    fn a_failure_names_the_path_and_keeps_the_old_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("taken");
+        fs::write(&file, "x").unwrap();
+        let error = write(&file, &experiment()).unwrap_err().to_string();
+        assert!(error.contains("taken") && error.contains("--out"), "{error}");
+        // A folder in the way of the last file: nothing of this run appears half written.
+        let dir = tempfile::tempdir().unwrap();
+        let mut staging = Staging::new(dir.path());
+        fs::write(dir.path().join("old"), "old").unwrap();
+        staging.stage("old", |to| to.write_all(b"new")).unwrap();
+        assert!(staging.stage("next", |_| Err(io::Error::other("disk full"))).is_err());
+        drop(staging);
+        assert_eq!(names(dir.path()), ["old"]);
+        assert_eq!(fs::read(dir.path().join("old")).unwrap(), b"old");
+    }
+}

@@ -1,0 +1,98 @@
+//! Small runs for tests, built field by field so that a test shows what it is about.
+
+use hdrhistogram::Histogram;
+use protocol::record::RequestRecord;
+
+use crate::run::{LoadTimeline, Params, Run, World};
+
+const MS: u64 = 1_000_000;
+
+/// A record under construction: a success of one prompt token and one output token, at time 0.
+pub(super) struct Draft(RequestRecord);
+
+pub(super) fn record(seq: u64) -> Draft {
+    Draft(RequestRecord {
+        seq,
+        group: None,
+        intended_ns: 0,
+        sent_ns: 0,
+        first_ns: Some(0),
+        last_ns: 0,
+        worker: None,
+        reason: "hit".into(),
+        prompt_tokens: 1,
+        cached_tokens: 0,
+        predicted_cached_tokens: None,
+        output_tokens: 1,
+        status: 200,
+        error: String::new(),
+    })
+}
+
+impl Draft {
+    pub(super) fn group(mut self, group: u32) -> Self {
+        self.0.group = Some(group);
+        self
+    }
+    pub(super) fn sent_ms(mut self, intended: u64, sent: u64) -> Self {
+        (self.0.intended_ns, self.0.sent_ns) = (intended * MS, sent * MS);
+        self
+    }
+    pub(super) fn first_ms(mut self, at: u64) -> Self {
+        self.0.first_ns = Some(at * MS);
+        self
+    }
+    pub(super) fn last_ms(mut self, at: u64) -> Self {
+        self.0.last_ns = at * MS;
+        self
+    }
+    pub(super) fn worker(mut self, worker: u32) -> Self {
+        self.0.worker = Some(worker);
+        self
+    }
+    pub(super) fn reason(mut self, reason: &str) -> Self {
+        self.0.reason = reason.into();
+        self
+    }
+    pub(super) fn tokens(mut self, prompt: u64, cached: u64, output: u64) -> Self {
+        (self.0.prompt_tokens, self.0.cached_tokens, self.0.output_tokens) = (prompt, cached, output);
+        self
+    }
+    pub(super) fn predicted(mut self, tokens: u64) -> Self {
+        self.0.predicted_cached_tokens = Some(tokens);
+        self
+    }
+    pub(super) fn build(self) -> RequestRecord {
+        self.0
+    }
+}
+
+/// A request that failed.
+pub(super) fn failed(seq: u64, intended_ms: u64, last_ms: u64, status: u16, error: &str) -> RequestRecord {
+    let mut record = record(seq).sent_ms(intended_ms, intended_ms).last_ms(last_ms).tokens(0, 0, 0).build();
+    (record.first_ns, record.status, record.error) = (None, status, error.into());
+    record.reason.clear();
+    record
+}
+
+/// A histogram of gaps in nanoseconds.
+pub(super) fn gaps(values_ns: &[u64]) -> Histogram<u64> {
+    let mut histogram = Histogram::new(3).unwrap();
+    values_ns.iter().for_each(|ns| histogram.record(*ns).unwrap());
+    histogram
+}
+
+/// A virtual run of two workers with seed 1 and no parameters.
+pub(super) fn run(policy: &str, records: Vec<RequestRecord>) -> Run {
+    Run {
+        world: World::Virtual,
+        policy: policy.into(),
+        params: Params::new(),
+        seed: 1,
+        workers: 2,
+        load: LoadTimeline::from_records(&records, 2, 60),
+        records,
+        itl_ns: gaps(&[]),
+        router_cpu_us_per_request: None,
+    }
+}

@@ -1,0 +1,136 @@
+//! How TTFT is distributed: one curve per policy.
+
+use minijinja::{Error, Value};
+use serde::Serialize;
+
+use super::super::best::best;
+use super::super::format::{duration_ms, trimmed};
+use super::super::stats::quantile;
+use super::super::summary::ttft_ns;
+use super::super::variant::Variant;
+use super::lines::{Line, MAX_POINTS, ShareChart};
+use super::template::{fill, markup};
+use super::view::{Key, View};
+use crate::run::{Run, World};
+
+/// Spans wider than this factor are drawn on a logarithmic axis.
+const DECADES: f64 = 30.0;
+
+/// Charts side by side, each with its key and what must be said about it.
+#[derive(Serialize)]
+pub(super) struct Figure {
+    pub(super) title: String,
+    pub(super) note: String,
+    pub(super) chart: Value,
+    pub(super) key: Vec<Key>,
+}
+
+#[derive(Serialize)]
+struct Facts {
+    intro: &'static str,
+    figures: Vec<Figure>,
+}
+
+pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
+    let figures: Vec<Figure> = view.worlds().into_iter().filter_map(|world| figure(view, world)).collect();
+    let intro = "Share of requests whose first token came within a time, counted from the intended send. Further left \
+                 is better; a long flat end is a slow tail. The lines across are the median and the 99th percentile.";
+    figures_section(intro, figures)
+}
+
+/// Figures under an introduction; nothing when there are none.
+pub(super) fn figures_section(intro: &'static str, figures: Vec<Figure>) -> Result<Option<Value>, Error> {
+    if figures.is_empty() {
+        return Ok(None);
+    }
+    fill("figures.html", include_str!("../templates/figures.html"), Facts { intro, figures }).map(Some)
+}
+
+fn figure(view: &View<'_>, world: World) -> Option<Figure> {
+    let shown: Vec<(&Variant<'_>, Vec<f64>)> = view
+        .shown(world)
+        .into_iter()
+        .map(|variant| (variant, sorted_ttft_ms(view.typical(variant))))
+        .filter(|(_, values)| !values.is_empty())
+        .collect();
+    let low = shown.iter().map(|(_, v)| v[0]).reduce(f64::min)?;
+    let high = shown.iter().map(|(_, v)| v[v.len() - 1]).reduce(f64::max)?.max(low + 1e-3);
+    let logarithmic = high > low.max(1e-3) * DECADES;
+    let floor = if logarithmic { low.max(1e-3) } else { 0.0 };
+    let champion = best(&view.variants, world).map(|place| &view.variants[place]);
+    let line = |(variant, values): &(&Variant<'_>, Vec<f64>)| Line {
+        colour: view.colour(variant.policy),
+        bold: champion.is_some_and(|c| std::ptr::eq(c, *variant)),
+        points: distribution(values).into_iter().map(|(x, y)| (x.max(floor), y)).collect(),
+    };
+    let title = format!("TTFT, {}", world.label());
+    let chart = ShareChart {
+        id: format!("ttft-{}", world.label()),
+        title: &title,
+        description: &description(view, &shown),
+        x_label: if logarithmic { "TTFT (logarithmic)" } else { "TTFT" },
+        x_tick: if logarithmic { log_tick } else { tick },
+        x: floor..high * 1.02,
+        logarithmic,
+        y_label: "requests",
+        guides: &[0.5, 0.99],
+        lines: shown.iter().map(line).collect(),
+    };
+    let key = shown.iter().map(|(variant, _)| view.key(variant)).collect();
+    Some(Figure { chart: markup(chart.svg()), note: view.caveat(world), title, key })
+}
+
+/// A time on an axis: as short as it can be said.
+fn tick(ms: f64) -> String {
+    if ms >= 1000.0 { format!("{} s", trimmed(ms / 1000.0, 1)) } else { format!("{} ms", trimmed(ms, 2)) }
+}
+
+/// The same on a logarithmic axis, where only 1, 2 and 5 times a power of ten have room.
+fn log_tick(ms: f64) -> String {
+    let leading = ms / 10f64.powf(ms.log10().floor());
+    let named = [1.0, 2.0, 5.0, 10.0].iter().any(|round| (leading - round).abs() < 1e-6);
+    if named { tick(ms) } else { String::new() }
+}
+
+fn sorted_ttft_ms(run: &Run) -> Vec<f64> {
+    let good = run.records.iter().filter(|r| r.succeeded());
+    let mut values: Vec<f64> = good.filter_map(ttft_ns).map(|ns| ns / 1e6).collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// The points of a cumulative distribution: evenly spaced shares, both ends included, at most [`MAX_POINTS`].
+fn distribution(ascending: &[f64]) -> Vec<(f64, f64)> {
+    let steps = ascending.len().clamp(2, MAX_POINTS) - 1;
+    let share = |i: usize| i as f64 / steps as f64;
+    (0..=steps).filter_map(|i| Some((quantile(ascending, share(i))?, share(i)))).collect()
+}
+
+fn description(view: &View<'_>, shown: &[(&Variant<'_>, Vec<f64>)]) -> String {
+    let words = shown.iter().map(|(variant, values)| {
+        let at = |q| quantile(values, q).map_or(String::new(), duration_ms);
+        format!("{}: median {}, 99th percentile {}", view.label(variant), at(0.5), at(0.99))
+    });
+    format!("{}.", words.collect::<Vec<_>>().join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_logarithmic_axis_names_few_of_its_ticks() {
+        let named: Vec<String> =
+            (1..=10).map(|i| log_tick(f64::from(i) * 100.0)).filter(|t| !t.is_empty()).collect();
+        assert_eq!(named, ["100 ms", "200 ms", "500 ms", "1 s"]);
+    }
+
+    #[test]
+    fn a_distribution_is_thinned_but_keeps_both_ends() {
+        let values: Vec<f64> = (0..10_000).map(f64::from).collect();
+        let points = distribution(&values);
+        assert_eq!(points.len(), MAX_POINTS);
+        assert_eq!((points[0], points[MAX_POINTS - 1]), ((0.0, 0.0), (9_999.0, 1.0)));
+        assert_eq!(distribution(&[3.0]), [(3.0, 0.0), (3.0, 1.0)]);
+    }
+}

@@ -1,0 +1,133 @@
+//! Line charts with axes, drawn by plotters.
+//!
+//! plotters writes colours into the markup. It is given marker colours that stand for classes and are exchanged
+//! afterwards, so that style sheets decide what is seen. The canvas is twice the nominal size because plotters rounds
+//! to whole units.
+
+use std::ops::Range;
+
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
+use plotters::prelude::*;
+
+use super::template::escape;
+
+/// Most points a line may have.
+pub(super) const MAX_POINTS: usize = 500;
+
+const SIZE: (u32, u32) = (1280, 700);
+const AXIS: RGBColor = RGBColor(2, 0, 0);
+const GRID: RGBColor = RGBColor(2, 0, 1);
+const TEXT: RGBColor = RGBColor(2, 0, 2);
+
+/// One line.
+pub(super) struct Line {
+    pub(super) colour: usize,
+    pub(super) bold: bool,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// A chart whose vertical axis is a share from 0 to 100 %.
+pub(super) struct ShareChart<'a> {
+    /// Unique on the page.
+    pub(super) id: String,
+    pub(super) title: &'a str,
+    pub(super) description: &'a str,
+    pub(super) x_label: &'a str,
+    pub(super) x_tick: fn(f64) -> String,
+    pub(super) x: Range<f64>,
+    pub(super) logarithmic: bool,
+    pub(super) y_label: &'a str,
+    /// Shares at which a line runs across.
+    pub(super) guides: &'a [f64],
+    pub(super) lines: Vec<Line>,
+}
+
+impl ShareChart<'_> {
+    /// The chart as markup; what went wrong, in its place, if plotters refuses.
+    pub(super) fn svg(&self) -> String {
+        let mut drawing = String::new();
+        match self.draw(&mut drawing) {
+            Ok(()) => self.dress(&drawing),
+            Err(error) => format!("<p>This chart could not be drawn: {}</p>", escape(&error)),
+        }
+    }
+
+    fn draw(&self, to: &mut String) -> Result<(), String> {
+        let area = SVGBackend::with_string(to, SIZE).into_drawing_area();
+        let drawn = if self.logarithmic {
+            self.plot(&area, (self.x.start..self.x.end).log_scale())
+        } else {
+            self.plot(&area, self.x.start..self.x.end)
+        };
+        drawn.and_then(|()| area.present()).map_err(|error| error.to_string())
+    }
+
+    fn plot<'b, X>(&self, area: &DrawingArea<SVGBackend<'b>, Shift>, x: X) -> Drawn<'b>
+    where
+        X: AsRangedCoord<Value = f64>,
+        X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
+        let mut chart = ChartBuilder::on(area)
+            .margin(10)
+            .margin_top(26)
+            .margin_right(44)
+            .x_label_area_size(104)
+            .y_label_area_size(142)
+            .build_cartesian_2d(x, 0.0..1.0)?;
+        let font = ("sans-serif", 36).into_font().color(&TEXT);
+        chart
+            .configure_mesh()
+            .axis_style(AXIS)
+            .bold_line_style(GRID)
+            .light_line_style(TRANSPARENT)
+            .x_labels(if self.logarithmic { 16 } else { 7 })
+            .y_labels(6)
+            .label_style(font.clone())
+            .axis_desc_style(font)
+            .x_label_formatter(&|x| (self.x_tick)(*x))
+            .y_label_formatter(&|y| format!("{:.0} %", y * 100.0))
+            .x_desc(self.x_label)
+            .y_desc(self.y_label)
+            .draw()?;
+        for guide in self.guides {
+            chart.draw_series(LineSeries::new([(self.x.start, *guide), (self.x.end, *guide)], AXIS))?;
+        }
+        for line in &self.lines {
+            let style = marker(line.colour).stroke_width(if line.bold { 6 } else { 4 });
+            chart.draw_series(LineSeries::new(line.points.iter().copied(), style))?;
+        }
+        Ok(())
+    }
+
+    /// Exchanges the marker colours for classes and the opening tag for one with a title and a description.
+    fn dress(&self, drawing: &str) -> String {
+        let inner = drawing.split_once('>').map_or("", |(_, rest)| rest);
+        let mut inner = inner.replace("opacity=\"1\" ", "").replace("font-family=\"sans-serif\" ", "");
+        for (colour, class) in [(AXIS, "axis"), (GRID, "grid")] {
+            inner = inner.replace(&format!("stroke=\"{}\"", hex(colour)), &format!("class=\"{class}\""));
+        }
+        inner = inner.replace(&format!("fill=\"{}\"", hex(TEXT)), "class=\"tick\"");
+        for line in &self.lines {
+            let marker = format!("stroke=\"{}\"", hex(marker(line.colour)));
+            inner = inner.replace(&marker, &format!("class=\"s{}\"", line.colour));
+        }
+        let (id, width, height) = (&self.id, SIZE.0, SIZE.1);
+        format!(
+            "<svg class=\"lines\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\">\
+             <title id=\"{id}-t\">{}</title><desc id=\"{id}-d\">{}</desc>{inner}",
+            escape(self.title),
+            escape(self.description)
+        )
+    }
+}
+
+type Drawn<'b> = Result<(), DrawingAreaErrorKind<<SVGBackend<'b> as DrawingBackend>::ErrorType>>;
+
+fn marker(colour: usize) -> RGBColor {
+    RGBColor(1, 0, colour as u8)
+}
+
+fn hex(colour: RGBColor) -> String {
+    format!("#{:02X}{:02X}{:02X}", colour.0, colour.1, colour.2)
+}

@@ -1,0 +1,146 @@
+//! The table of policies and the bars beside it.
+
+use minijinja::{Error, Value};
+use serde::Serialize;
+
+use super::super::best::{BASELINE, best, best_text, speedup};
+use super::super::format::{grouped, milliseconds, percent, trimmed};
+use super::super::metric::Metric;
+use super::super::stats::Spread;
+use super::super::variant::Variant;
+use super::bars::bars;
+use super::template::fill;
+use super::view::View;
+use crate::run::World;
+
+/// A column: heading, unit, metric, how its figure is written.
+type Column = (&'static str, &'static str, &'static str, fn(f64) -> String);
+
+const COLUMNS: [Column; 14] = [
+    ("Input", "tok/s", "input_tok_s", grouped),
+    ("Hit rate", "%", "hit_rate", percent),
+    ("later half", "%", "hit_rate_last_half", percent),
+    ("Predicted", "%", "predicted_hit_rate", percent),
+    ("TTFT p50", "ms", "ttft_ms.p50", milliseconds),
+    ("p90", "ms", "ttft_ms.p90", milliseconds),
+    ("p99", "ms", "ttft_ms.p99", milliseconds),
+    ("TPOT p50", "ms", "tpot_ms.p50", milliseconds),
+    ("ITL p99", "ms", "itl_ms.p99", milliseconds),
+    ("E2E p50", "ms", "e2e_ms.p50", milliseconds),
+    ("SLO met", "%", "slo_attainment", percent),
+    ("Imbalance", "", "imbalance", |v| format!("{v:.2}")),
+    ("Failed", "", "failed", |v| trimmed(v, 1)),
+    ("Router CPU", "µs/req", "router_cpu_us_per_request", |v| trimmed(v, 1)),
+];
+
+#[derive(Serialize)]
+struct Facts {
+    worlds: Vec<WorldFacts>,
+}
+
+#[derive(Serialize)]
+struct WorldFacts {
+    world: &'static str,
+    seeds: usize,
+    requests: String,
+    headings: Vec<Heading>,
+    rows: Vec<Row>,
+    bars: Vec<Value>,
+}
+
+#[derive(Serialize)]
+struct Heading {
+    title: &'static str,
+    unit: &'static str,
+}
+
+#[derive(Serialize)]
+struct Row {
+    colour: usize,
+    policy: String,
+    params: String,
+    champion: bool,
+    cells: Vec<Cell>,
+}
+
+#[derive(Serialize)]
+struct Cell {
+    text: String,
+    /// Lowest to highest over the seeds; empty for a single seed or when they agree.
+    range: String,
+    best: bool,
+    /// A count of failures above zero.
+    bad: bool,
+}
+
+pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
+    let worlds =
+        view.worlds().into_iter().map(|world| world_facts(view, world)).collect::<Result<Vec<_>, _>>()?;
+    if worlds.is_empty() {
+        return Ok(None);
+    }
+    fill("policies.html", include_str!("../templates/policies.html"), Facts { worlds }).map(Some)
+}
+
+fn world_facts(view: &View<'_>, world: World) -> Result<WorldFacts, Error> {
+    let columns: Vec<(&Column, &'static Metric)> = COLUMNS
+        .iter()
+        .filter_map(|column| Some((column, Metric::named(column.2)?)))
+        .filter(|(_, metric)| view.of_world(world).any(|v| v.spread(metric).is_some()))
+        .collect();
+    let compared = view.of_world(world).any(|v| speedup(&view.variants, v).is_some());
+    let mut headings: Vec<Heading> = columns.iter().map(|(c, _)| Heading { title: c.0, unit: c.1 }).collect();
+    if compared {
+        headings.insert(1, Heading { title: "against", unit: BASELINE });
+    }
+    let champion = best(&view.variants, world).map(|place| &view.variants[place]);
+    let row = |variant: &Variant<'_>| Row {
+        colour: view.colour(variant.policy),
+        policy: variant.policy.to_owned(),
+        params: view.distinction(variant),
+        champion: champion.is_some_and(|c| std::ptr::eq(c, variant)),
+        cells: cells(view, variant, &columns, compared),
+    };
+    let requests = view.of_world(world).map(|v| v.requests_and_failed().0 / v.seeds().max(1) as u64).max();
+    Ok(WorldFacts {
+        world: world.label(),
+        seeds: view.of_world(world).map(Variant::seeds).max().unwrap_or(0),
+        requests: grouped(requests.unwrap_or(0) as f64),
+        headings,
+        rows: view.of_world(world).map(row).collect(),
+        bars: vec![
+            bars(view, world, "Input throughput", "tok/s", "input_tok_s", grouped)?,
+            bars(view, world, "Hit rate", "%", "hit_rate", percent)?,
+        ],
+    })
+}
+
+fn cells(
+    view: &View<'_>,
+    variant: &Variant<'_>,
+    columns: &[(&Column, &'static Metric)],
+    compared: bool,
+) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = columns
+        .iter()
+        .map(|((.., write), metric)| {
+            let spread = variant.spread(metric);
+            let text = spread.map_or("–".to_owned(), |s| write(s.median));
+            let best = best_text(&view.variants, variant.world, metric, *write);
+            let range = spread.map_or(String::new(), |s| range(s, *write));
+            let bad = metric.name == "failed" && spread.is_some_and(|s| s.max > 0.0);
+            Cell { best: best.is_some_and(|best| best == text), text, range, bad }
+        })
+        .collect();
+    if compared {
+        let text = speedup(&view.variants, variant).map_or("–".to_owned(), |r| format!("{r:.2}×"));
+        cells.insert(1, Cell { text, range: String::new(), best: false, bad: false });
+    }
+    cells
+}
+
+/// The range over seeds, when there is one to see.
+pub(super) fn range(spread: Spread, write: fn(f64) -> String) -> String {
+    let (low, high) = (write(spread.min), write(spread.max));
+    if low == high { String::new() } else { format!("{low}\u{2009}– {high}") }
+}

@@ -1,0 +1,114 @@
+//! How often each policy decided for which reason, and how requests failed.
+
+use std::collections::BTreeMap;
+
+use minijinja::{Error, Value};
+use serde::Serialize;
+
+use super::super::format::{grouped, trimmed};
+use super::super::variant::Variant;
+use super::template::fill;
+use super::view::View;
+use crate::run::Run;
+
+/// Most kinds of failure listed per variant.
+const MAX_FAILURES: usize = 5;
+
+#[derive(Serialize)]
+struct Facts {
+    worlds: Vec<WorldFacts>,
+    failures: Vec<Failure>,
+}
+
+#[derive(Serialize)]
+struct WorldFacts {
+    world: &'static str,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    colour: usize,
+    parts: Vec<Part>,
+}
+
+#[derive(Serialize)]
+struct Part {
+    reason: String,
+    count: String,
+    share: String,
+    /// Per mille of the bar.
+    start: u32,
+    width: u32,
+    /// From 0, the most frequent, on: fainter and fainter.
+    rank: usize,
+}
+
+#[derive(Serialize)]
+struct Failure {
+    world: &'static str,
+    name: String,
+    status: u16,
+    error: String,
+    count: String,
+}
+
+pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
+    let world = |world| WorldFacts {
+        world: crate::run::World::label(world),
+        rows: view.of_world(world).map(|v| row(view, v)).filter(|r| !r.parts.is_empty()).collect(),
+    };
+    let worlds: Vec<WorldFacts> =
+        view.worlds().into_iter().map(world).filter(|world| !world.rows.is_empty()).collect();
+    let failures: Vec<Failure> = view.variants.iter().flat_map(|v| failures(view, v)).collect();
+    if worlds.is_empty() && failures.is_empty() {
+        return Ok(None);
+    }
+    fill("reasons.html", include_str!("../templates/reasons.html"), Facts { worlds, failures }).map(Some)
+}
+
+fn row(view: &View<'_>, variant: &Variant<'_>) -> Row {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for record in runs(view, variant).flat_map(|run| &run.records).filter(|r| !r.reason.is_empty()) {
+        *counts.entry(&record.reason).or_insert(0) += 1;
+    }
+    let total: u64 = counts.values().sum();
+    let mut before = 0;
+    let part = |(rank, (reason, count)): (usize, (&str, u64))| {
+        let start = (before * 1000 / total.max(1)) as u32;
+        before += count;
+        let end = (before * 1000 / total.max(1)) as u32;
+        let share = format!("{} %", trimmed(count as f64 / total.max(1) as f64 * 100.0, 1));
+        let count = grouped(count as f64);
+        Part { reason: reason.to_owned(), count, share, start, width: end - start, rank: rank.min(5) }
+    };
+    let parts = by_count(counts).into_iter().enumerate().map(part).collect();
+    Row { name: view.label(variant), colour: view.colour(variant.policy), parts }
+}
+
+fn failures(view: &View<'_>, variant: &Variant<'_>) -> Vec<Failure> {
+    let mut counts: BTreeMap<(u16, &str), u64> = BTreeMap::new();
+    for record in runs(view, variant).flat_map(|run| &run.records).filter(|r| !r.succeeded()) {
+        *counts.entry((record.status, &record.error)).or_insert(0) += 1;
+    }
+    let failure = |((status, error), count): ((u16, &str), u64)| Failure {
+        world: variant.world.label(),
+        name: view.label(variant),
+        status,
+        error: error.to_owned(),
+        count: grouped(count as f64),
+    };
+    by_count(counts).into_iter().take(MAX_FAILURES).map(failure).collect()
+}
+
+/// Most frequent first, then by key.
+fn by_count<K: Ord>(counts: BTreeMap<K, u64>) -> Vec<(K, u64)> {
+    let mut rows: Vec<(K, u64)> = counts.into_iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.1));
+    rows
+}
+
+fn runs<'v>(view: &'v View<'_>, variant: &'v Variant<'_>) -> impl Iterator<Item = &'v Run> {
+    variant.runs.iter().map(|place| &view.experiment.runs()[*place])
+}

@@ -1,0 +1,162 @@
+//! What swept settings do: a matrix when two keys vary, a list otherwise.
+
+use minijinja::{Error, Value};
+use serde::Serialize;
+
+use super::super::format::{grouped, milliseconds, percent};
+use super::super::metric::{Better, Metric};
+use super::super::variant::{Variant, plain, short, varying};
+use super::template::fill;
+use super::view::View;
+use crate::run::World;
+
+/// What is shown of each setting: title, metric, how its figure is written.
+type Shown = (&'static str, &'static str, fn(f64) -> String);
+
+const SHOWN: [Shown; 5] = [
+    ("Hit rate, %", "hit_rate", percent),
+    ("Input, tok/s", "input_tok_s", grouped),
+    ("TTFT p50, ms", "ttft_ms.p50", milliseconds),
+    ("TTFT p99, ms", "ttft_ms.p99", milliseconds),
+    ("Imbalance", "imbalance", |v| format!("{v:.2}")),
+];
+
+#[derive(Serialize)]
+struct Facts {
+    sweeps: Vec<Sweep>,
+}
+
+#[derive(Serialize)]
+struct Sweep {
+    world: &'static str,
+    policy: String,
+    tables: Vec<Table>,
+}
+
+/// A table of figures; `columns` are values of the second key, or metrics.
+#[derive(Serialize)]
+struct Table {
+    title: String,
+    corner: Vec<String>,
+    columns: Vec<String>,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    heading: String,
+    cells: Vec<Shade>,
+}
+
+/// A figure and how good it is among its like, from 0 to 8.
+#[derive(Serialize)]
+struct Shade {
+    text: String,
+    level: usize,
+}
+
+pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
+    let mut sweeps = Vec::new();
+    for world in view.worlds() {
+        for representative in view.shown(world) {
+            sweeps.extend(sweep(view, world, representative.policy));
+        }
+    }
+    if sweeps.is_empty() {
+        return Ok(None);
+    }
+    fill("sweep.html", include_str!("../templates/sweep.html"), Facts { sweeps }).map(Some)
+}
+
+fn sweep(view: &View<'_>, world: World, policy: &str) -> Option<Sweep> {
+    let keys = varying(&view.variants, world, policy);
+    let mine: Vec<&Variant<'_>> = view.of_world(world).filter(|v| v.policy == policy).collect();
+    let tables = match keys[..] {
+        [] => return None,
+        [down, across] => SHOWN.iter().filter_map(|shown| matrix(&mine, shown, down, across)).collect(),
+        _ => vec![list(view, &mine, &keys)],
+    };
+    Some(Sweep { world: world.label(), policy: policy.to_owned(), tables })
+}
+
+fn matrix(mine: &[&Variant<'_>], shown: &Shown, down: &str, across: &str) -> Option<Table> {
+    let metric = Metric::named(shown.1)?;
+    let (rows, columns) = (values(mine, down), values(mine, across));
+    let figure = |row: &str, column: &str| {
+        let here =
+            |v: &&&Variant<'_>| plain(v.params.get(down)) == row && plain(v.params.get(across)) == column;
+        Some(mine.iter().find(here)?.spread(metric)?.median)
+    };
+    let span = Span::of(mine.iter().filter_map(|v| Some(v.spread(metric)?.median)), metric);
+    let row = |heading: &String| Row {
+        heading: heading.clone(),
+        cells: columns.iter().map(|column| span.shade(figure(heading, column), shown.2)).collect(),
+    };
+    Some(Table {
+        title: shown.0.to_owned(),
+        corner: vec![format!("{} ↓", short(down)), format!("{} →", short(across))],
+        rows: rows.iter().map(row).collect(),
+        columns,
+    })
+}
+
+fn list(view: &View<'_>, mine: &[&Variant<'_>], keys: &[&str]) -> Table {
+    let metrics: Vec<(&Shown, &Metric, Span)> = SHOWN
+        .iter()
+        .filter_map(|shown| {
+            let metric = Metric::named(shown.1)?;
+            let span = Span::of(mine.iter().filter_map(|v| Some(v.spread(metric)?.median)), metric);
+            Some((shown, metric, span))
+        })
+        .collect();
+    let row = |variant: &&Variant<'_>| Row {
+        heading: match keys {
+            [only] => plain(variant.params.get(*only)),
+            _ => view.distinction(variant),
+        },
+        cells: metrics
+            .iter()
+            .map(|(shown, metric, span)| span.shade(variant.spread(metric).map(|s| s.median), shown.2))
+            .collect(),
+    };
+    Table {
+        title: String::new(),
+        corner: keys.iter().map(|key| short(key).to_owned()).collect(),
+        columns: metrics.iter().map(|(shown, ..)| shown.0.to_owned()).collect(),
+        rows: mine.iter().map(row).collect(),
+    }
+}
+
+/// The values of a key in order of appearance, which is the order of the scenario.
+fn values(mine: &[&Variant<'_>], key: &str) -> Vec<String> {
+    let mut values: Vec<String> = Vec::new();
+    for variant in mine {
+        let value = plain(variant.params.get(key));
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    values
+}
+
+/// The range of a metric, from its worst to its best.
+struct Span {
+    worst: f64,
+    best: f64,
+}
+
+impl Span {
+    fn of(medians: impl Iterator<Item = f64> + Clone, metric: &Metric) -> Self {
+        let (low, high) =
+            (medians.clone().fold(f64::INFINITY, f64::min), medians.fold(f64::NEG_INFINITY, f64::max));
+        let (worst, best) = if metric.better == Better::Lower { (high, low) } else { (low, high) };
+        Self { worst, best }
+    }
+
+    fn shade(&self, figure: Option<f64>, write: fn(f64) -> String) -> Shade {
+        let Some(figure) = figure else { return Shade { text: "–".to_owned(), level: 0 } };
+        let share = (figure - self.worst) / (self.best - self.worst);
+        let level = if share.is_finite() { (share * 8.0).round().clamp(0.0, 8.0) as usize } else { 0 };
+        Shade { text: write(figure), level }
+    }
+}

@@ -1,0 +1,251 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::report::fixture::{failed, gaps, record};
+use crate::report::{About, Assertion, Slo};
+use crate::run::{LoadTimeline, Params, Run, World};
+
+/// How a made-up policy behaves.
+#[derive(Clone, Copy)]
+struct Habit {
+    policy: &'static str,
+    /// Whether a group always goes to one worker.
+    sticky: bool,
+    slow: u64,
+}
+
+const HABITS: [Habit; 5] = [
+    Habit { policy: "round_robin", sticky: false, slow: 10 },
+    Habit { policy: "random", sticky: false, slow: 11 },
+    Habit { policy: "power_of_two", sticky: false, slow: 9 },
+    Habit { policy: "consistent_hashing", sticky: true, slow: 8 },
+    Habit { policy: "cache_aware", sticky: true, slow: 5 },
+];
+
+const GROUPS: u64 = 64;
+const WORKERS: u64 = 8;
+
+/// A number that looks drawn and is a function of its arguments.
+fn draw(seed: u64, seq: u64, below: u64) -> u64 {
+    let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ seq.wrapping_mul(0xD1B5_4A32_D192_ED03);
+    x = (x ^ (x >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    (x ^ (x >> 32)) % below
+}
+
+fn request(habit: Habit, seed: u64, seq: u64, of: u64) -> protocol::record::RequestRecord {
+    let group = draw(seed, seq, GROUPS);
+    let scattered = if habit.policy == "round_robin" { seq % WORKERS } else { draw(seed + 9, seq, WORKERS) };
+    let overflow = draw(seed + 5, seq, 10) == 0;
+    let home = draw(3, group, WORKERS);
+    let worker = if habit.sticky && !overflow { home } else { scattered };
+    let seen = (seq / GROUPS).min(8);
+    let warm = if habit.sticky { seq > GROUPS / 2 } else { draw(seed, seq, 9) < seen };
+    let at = 1500 * seq / of;
+    let first = at + 30 + (draw(seed, seq + 1, 400) + 3 * seq * 1024 / of / 2) * habit.slow / 5;
+    let reason = match (habit.sticky, overflow, warm) {
+        (false, ..) => "turn",
+        (_, true, _) => "balance",
+        (_, _, true) => "hit",
+        _ => "miss",
+    };
+    let draft =
+        record(seq).group(group as u32).sent_ms(at, at).first_ms(first).last_ms(first + 2000 + seq % 700);
+    let draft = draft.tokens(2271, if warm { 2135 } else { 0 }, 256).worker(worker as u32).reason(reason);
+    let draft = if habit.sticky { draft.predicted(if warm { 2100 } else { 50 }) } else { draft };
+    draft.build()
+}
+
+fn made_up(habit: Habit, world: World, seed: u64, requests: u64, params: Params) -> Run {
+    let mut records: Vec<_> = (0..requests).map(|seq| request(habit, seed, seq, requests)).collect();
+    if habit.policy == "random" && world == World::Live && requests > 7 {
+        records[7] = failed(7, 10, 400, 503, "no worker <script>alert(1)</script>");
+    }
+    Run {
+        world,
+        policy: habit.policy.into(),
+        params,
+        seed,
+        workers: WORKERS as u32,
+        load: LoadTimeline::from_records(&records, WORKERS as u32, 240),
+        records,
+        itl_ns: gaps(&[8_000_000, 9_000_000, 30_000_000]),
+        router_cpu_us_per_request: (world == World::Live).then_some(61.5),
+    }
+}
+
+/// Two worlds, five policies, a sweep over two keys, asserts that hold, fail and cannot be checked.
+fn experiment(requests: u64, swept: bool) -> Experiment {
+    let mut runs = Vec::new();
+    for (world, seeds) in [(World::Virtual, 3), (World::Live, 1)] {
+        for (habit, seed) in HABITS.iter().flat_map(|h| (1..=seeds).map(move |seed| (*h, seed))) {
+            let settings: &[(f64, u64)] = match (habit.policy, world, swept) {
+                ("cache_aware", World::Virtual, true) => {
+                    &[(0.1, 1 << 20), (0.1, 1 << 26), (0.5, 1 << 20), (0.5, 1 << 26)]
+                }
+                _ => &[(0.3, 1 << 26)],
+            };
+            for (threshold, size) in settings {
+                let slow = habit.slow + (threshold * 4.0) as u64 + u64::from(*size < 1 << 22);
+                let mut params = Params::new();
+                if habit.policy == "cache_aware" {
+                    params.insert("router.options.cache_aware.cache_threshold".into(), json!(threshold));
+                    params.insert("router.options.cache_aware.max_tree_size".into(), json!(size));
+                }
+                runs.push(made_up(Habit { slow, ..habit }, world, seed, requests, params));
+            }
+        }
+    }
+    let about = About {
+        name: "multi_prefix".into(),
+        description: "64 system prompts shared by 16 questions each, sent within a second and a half. \
+                      <script>alert('hi')</script>"
+            .into(),
+        source: "schema = 1\nname = \"multi_prefix\"  # <b>bold</b> & \"quoted\"\n\n[fleet]\nworkers = 8\n"
+            .into(),
+        facts: [
+            ("Workload", "64 prefixes × 16 prompts, 2,135 + 136 tokens in, 256 out"),
+            ("Arrival", "burst over 1.5 s"),
+            ("Fleet", "8 × a100-80g-llama3-8b, 444,500 KV tokens, lpm"),
+            ("Objectives", "TTFT ≤ 2 s, TPOT ≤ 50 ms"),
+            ("Seeds", "1, 2, 3"),
+        ]
+        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        .to_vec(),
+    };
+    let claim = |metric, mode, value, versus| {
+        Assertion::new(metric, "cache_aware", mode, ">=", value, versus).unwrap()
+    };
+    let claims = [
+        claim("hit_rate", Some(World::Virtual), 0.5, None),
+        claim("input_tok_s", Some(World::Live), 1.9, Some("round_robin")),
+    ];
+    let slo = Slo { ttft_ns: 2_000_000_000, tpot_ns: 50_000_000 };
+    Experiment::new(about, runs, Some(slo), &claims, Value::Null)
+}
+
+fn page() -> String {
+    render(&experiment(256, true)).unwrap()
+}
+
+/// The text between tags, one item per text.
+fn texts(page: &str) -> Vec<&str> {
+    page.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text.trim()).collect()
+}
+
+#[test]
+fn nothing_is_loaded_and_nothing_runs() {
+    let page = page();
+    for forbidden in
+        ["http://", "https://", "<script", "javascript:", "<link", "@import", "url(", "<img", "<iframe"]
+    {
+        assert!(!page.contains(forbidden), "{forbidden} in the page");
+    }
+    let handlers = page.split('<').filter(|tag| tag.split('>').next().unwrap_or("").contains(" on"));
+    assert_eq!(handlers.count(), 0, "event handlers");
+}
+
+#[test]
+fn what_comes_from_outside_is_shown_and_not_obeyed() {
+    let page = page();
+    for (place, shown) in [
+        ("description", "&lt;script&gt;alert("),
+        ("source", "&lt;b&gt;bold&lt;&#x2f;b&gt; &amp; &quot;quoted&quot;"),
+        ("error", "no worker &lt;script&gt;"),
+    ] {
+        assert!(page.contains(shown), "{place}");
+    }
+}
+
+#[test]
+fn the_same_runs_give_the_same_bytes() {
+    assert_eq!(page(), page());
+}
+
+#[test]
+fn every_section_is_there_and_the_verdict_speaks() {
+    let page = page();
+    for id in ["policies", "sweep", "latency", "cache", "load", "reasons", "scenario", "definitions"] {
+        assert!(page.contains(&format!("<section id=\"{id}\">")), "{id}");
+        assert!(page.contains(&format!("href=\"#{id}\"")), "{id}");
+    }
+    let texts = texts(&page);
+    assert!(texts.contains(&"1 of 5 asserts fails"), "headline");
+    assert!(
+        texts
+            .iter()
+            .any(|t| t.contains("is best: 1.") && t.contains("× the input throughput of round_robin"))
+    );
+    assert!(texts.iter().any(|t| t.contains("1 of 7,424 requests failed")), "failures");
+    assert!(texts.contains(&"balance"), "reasons");
+}
+
+#[test]
+fn a_policy_table_has_a_row_per_variant_and_marks_the_best() {
+    let page = page();
+    let table = page.split("<table").nth(1).unwrap();
+    let table = table.split("</table>").next().unwrap();
+    assert_eq!(table.matches("<tr").count(), 1 + 4 + 4, "heading, four policies, four settings");
+    assert_eq!(table.matches("<tr class=\"champion\">").count(), 1);
+    assert!(table.matches("<td class=\"best\">").count() >= 5);
+}
+
+#[test]
+fn curves_have_at_most_five_hundred_points() {
+    let page = render(&experiment(2000, false)).unwrap();
+    let lines: Vec<usize> = page
+        .split("points=\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap().split_whitespace().count())
+        .collect();
+    assert!(lines.len() > 20, "{}", lines.len());
+    assert_eq!(lines.iter().max(), Some(&500), "thinned, and not more than that");
+}
+
+#[test]
+fn charts_tell_in_words_what_they_show() {
+    let page = page();
+    let charts =
+        page.split("<svg").skip(1).filter(|svg| !svg.split('>').next().unwrap().contains("aria-hidden"));
+    let mut count = 0;
+    for chart in charts {
+        let chart = chart.split("</svg>").next().unwrap();
+        assert!(
+            chart.contains("role=\"img\"") && chart.contains("<title") && chart.contains("<desc"),
+            "{chart}"
+        );
+        count += 1;
+    }
+    assert!(count > 30, "{count}");
+}
+
+#[test]
+fn twenty_runs_of_a_thousand_requests_stay_small() {
+    let page = render(&experiment(1024, false)).unwrap();
+    assert!(page.len() < 600_000, "{} bytes", page.len());
+}
+
+#[test]
+fn nothing_and_failures_only_still_make_a_page() {
+    let empty = Experiment::new(About::default(), vec![], None, &[], Value::Null);
+    assert!(render(&empty).unwrap().contains("No request was made."));
+    let mut run = made_up(HABITS[0], World::Live, 1, 0, Params::new());
+    run.records = vec![failed(0, 0, 5, 0, "connection refused")];
+    for policy in ["round_robin", "random"] {
+        let runs = vec![run.clone(), Run { policy: policy.into(), ..run.clone() }];
+        let page = render(&Experiment::new(About::default(), runs, None, &[], Value::Null)).unwrap();
+        assert!(
+            page.contains("connection refused") && !page.contains("NaN") && !page.contains("inf"),
+            "{policy}"
+        );
+    }
+}
+
+/// Writes a made-up report to the folder named in `REPORT_SAMPLE` and prints its table.
+#[test]
+#[ignore = "for a person: writes a sample report to look at"]
+fn a_sample_to_look_at() {
+    let dir = std::env::var_os("REPORT_SAMPLE").expect("REPORT_SAMPLE names a folder");
+    let experiment = experiment(1024, true);
+    crate::report::write(std::path::Path::new(&dir), &experiment).unwrap();
+    println!("{}", crate::report::table(&experiment, crate::report::Glyphs::Unicode));
+}

@@ -1,0 +1,32 @@
+//! What the runs of an experiment amount to: figures, verdicts, and the files and the table that show them.
+//!
+//! Owns the definitions: every figure has exactly one row in [`METRICS`], and the terminal table, the CSV file, the
+//! asserts and the report's glossary are read off those rows. Refuses to know how a run came about: records in,
+//! figures out, so that a live and a virtual run are judged by the same code. Guarantees equal bytes for equal input;
+//! whatever differs between identical runs (times, machine) is confined to `environment.json`.
+//!
+//! The path: [`RunSummary::of`] one run → [`evaluate`] the asserts on medians over seeds → [`Experiment`] holds both
+//! beside the records → [`table()`] for the terminal and [`write()`] for the files.
+
+mod assertion;
+mod best;
+mod experiment;
+mod files;
+mod format;
+mod html;
+mod metric;
+mod requests;
+mod stats;
+mod summary;
+mod table;
+mod variant;
+
+#[cfg(test)]
+mod fixture;
+
+pub use assertion::{AssertOutcome, Assertion, AssertionError, Op, Verdict, evaluate};
+pub use experiment::{About, Experiment};
+pub use files::{ReportError, prepare, write};
+pub use metric::{Better, METRICS, Metric};
+pub use summary::{Quantiles, RunSummary, Slo};
+pub use table::{Glyphs, table};

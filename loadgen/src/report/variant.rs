@@ -1,0 +1,163 @@
+//! Runs that differ only in their seed are one variant; figures are judged on the median over its seeds.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::metric::Metric;
+use super::stats::Spread;
+use super::summary::RunSummary;
+use crate::run::{Params, World};
+
+/// One policy with one set of parameters in one world: the runs over its seeds.
+#[derive(Debug)]
+pub(super) struct Variant<'a> {
+    pub(super) world: World,
+    pub(super) policy: &'a str,
+    pub(super) params: &'a Params,
+    /// Places of its runs in the experiment.
+    pub(super) runs: Vec<usize>,
+    summaries: Vec<&'a RunSummary>,
+}
+
+impl Variant<'_> {
+    /// The figure over the seeds on which it was measured.
+    pub(super) fn spread(&self, metric: &Metric) -> Option<Spread> {
+        Spread::of(self.summaries.iter().filter_map(|s| metric.value(s)))
+    }
+
+    /// The median over the seeds of the named metric.
+    pub(super) fn median(&self, name: &str) -> Option<f64> {
+        Some(self.spread(Metric::named(name)?)?.median)
+    }
+
+    /// How many seeds it has.
+    pub(super) fn seeds(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Requests and failures over all seeds.
+    pub(super) fn requests_and_failed(&self) -> (u64, u64) {
+        self.summaries.iter().fold((0, 0), |(r, f), s| (r + s.requests, f + s.failed))
+    }
+
+    /// The place of the run that stands for the variant in charts: the lower median by throughput, the earlier one
+    /// among equals.
+    pub(super) fn typical_run(&self) -> usize {
+        let mut order: Vec<usize> = (0..self.runs.len()).collect();
+        order.sort_by(|a, b| self.summaries[*a].input_tok_s.total_cmp(&self.summaries[*b].input_tok_s));
+        self.runs[order[(order.len() - 1) / 2]]
+    }
+}
+
+/// The variants of an experiment in order of first appearance.
+pub(super) fn variants(summaries: &[RunSummary]) -> Vec<Variant<'_>> {
+    let mut variants: Vec<Variant<'_>> = Vec::new();
+    for (place, summary) in summaries.iter().enumerate() {
+        let same = |v: &&mut Variant<'_>| {
+            v.world == summary.mode && v.policy == summary.policy && *v.params == summary.params
+        };
+        match variants.iter_mut().find(same) {
+            Some(variant) => {
+                variant.runs.push(place);
+                variant.summaries.push(summary);
+            }
+            None => variants.push(Variant {
+                world: summary.mode,
+                policy: &summary.policy,
+                params: &summary.params,
+                runs: vec![place],
+                summaries: vec![summary],
+            }),
+        }
+    }
+    variants
+}
+
+/// The worlds that were run, virtual first.
+pub(super) fn worlds(variants: &[Variant<'_>]) -> Vec<World> {
+    variants.iter().map(|v| v.world).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The parameters in which the variants of one policy and world differ.
+pub(super) fn varying<'a>(variants: &'a [Variant<'_>], world: World, policy: &str) -> Vec<&'a str> {
+    let mine: Vec<&Variant<'_>> =
+        variants.iter().filter(|v| v.world == world && v.policy == policy).collect();
+    let keys: BTreeSet<&str> = mine.iter().flat_map(|v| v.params.keys().map(String::as_str)).collect();
+    let differs = |key: &&str| mine.iter().any(|v| v.params.get(*key) != mine[0].params.get(*key));
+    keys.into_iter().filter(differs).collect()
+}
+
+/// Whether two variants differ in nothing that both of them set.
+pub(super) fn comparable(a: &Variant<'_>, b: &Variant<'_>) -> bool {
+    a.world == b.world
+        && a.params.iter().all(|(key, value)| b.params.get(key).is_none_or(|other| other == value))
+}
+
+/// A short name for a parameter: the last part of its path.
+pub(super) fn short(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
+}
+
+/// A parameter's value as a person writes it; `default` where it was not set.
+pub(super) fn plain(value: Option<&Value>) -> String {
+    match value {
+        None => "default".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// The parameters that tell a variant from its siblings, as `key=value` words; empty when it has none.
+pub(super) fn distinction(variants: &[Variant<'_>], variant: &Variant<'_>) -> String {
+    let words = varying(variants, variant.world, variant.policy)
+        .into_iter()
+        .map(|key| format!("{}={}", short(key), plain(variant.params.get(key))));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The policy's name, and what tells the variant from its siblings.
+pub(super) fn label(variants: &[Variant<'_>], variant: &Variant<'_>) -> String {
+    format!("{} {}", variant.policy, distinction(variants, variant)).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::report::fixture::{record, run};
+
+    fn summary(policy: &str, threshold: Option<f64>, seed: u64, last_ms: u64) -> RunSummary {
+        let mut run = run(policy, vec![record(0).tokens(100, 0, 1).last_ms(last_ms).build()]);
+        run.seed = seed;
+        if let Some(t) = threshold {
+            run.params.insert("router.options.cache_aware.cache_threshold".into(), json!(t));
+        }
+        RunSummary::of(&run, None)
+    }
+
+    #[test]
+    fn seeds_are_pooled_and_parameters_are_not() {
+        let summaries = [
+            summary("cache_aware", Some(0.1), 1, 10),
+            summary("cache_aware", Some(0.5), 1, 10),
+            summary("cache_aware", Some(0.1), 2, 30),
+            summary("random", None, 1, 10),
+            summary("cache_aware", Some(0.1), 3, 20),
+        ];
+        let variants = variants(&summaries);
+        let names: Vec<String> = variants.iter().map(|v| label(&variants, v)).collect();
+        assert_eq!(names, ["cache_aware cache_threshold=0.1", "cache_aware cache_threshold=0.5", "random"]);
+        assert_eq!(variants[0].runs, [0, 2, 4]);
+        assert_eq!(variants[0].median("makespan_s"), Some(0.02));
+        assert_eq!(variants[0].typical_run(), 4, "the seed in the middle by throughput");
+    }
+
+    #[test]
+    fn a_parameter_all_share_is_not_in_the_name() {
+        let summaries = [summary("cache_aware", Some(0.1), 1, 10), summary("random", Some(0.1), 1, 10)];
+        let variants = variants(&summaries);
+        assert_eq!(label(&variants, &variants[0]), "cache_aware");
+    }
+}

@@ -1,0 +1,96 @@
+//! What one run of one cell gives: the records of its requests, and what was measured beside them.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use protocol::record::RequestRecord;
+use serde::{Deserialize, Serialize};
+
+/// The world a cell runs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum World {
+    /// An event heap; time is a number.
+    Virtual,
+    /// Real processes, real HTTP.
+    Live,
+}
+
+impl World {
+    /// The word used in files and on the command line.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            World::Virtual => "virtual",
+            World::Live => "live",
+        }
+    }
+}
+
+/// A named value that distinguishes cells of one scenario (policy options and swept keys), ordered by name.
+pub type Params = BTreeMap<String, serde_json::Value>;
+
+/// One execution of one cell with one seed.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// The world it ran in.
+    pub world: World,
+    /// The policy's name.
+    pub policy: String,
+    /// The options that were set, and the swept keys.
+    pub params: Params,
+    /// The seed.
+    pub seed: u64,
+    /// How many workers the fleet had.
+    pub workers: u32,
+    /// One record per request, in order of `seq`.
+    pub records: Vec<RequestRecord>,
+    /// Gaps between consecutive output tokens at the client, in nanoseconds, over all requests.
+    pub itl_ns: Histogram<u64>,
+    /// In-flight requests per worker over time, sampled evenly over the run.
+    pub load: LoadTimeline,
+    /// CPU time (user + system) of the router process per request, in microseconds; live only.
+    pub router_cpu_us_per_request: Option<f64>,
+}
+
+/// In-flight requests of every worker at evenly spaced moments.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LoadTimeline {
+    /// Distance between samples, in nanoseconds.
+    pub interval_ns: u64,
+    /// `samples[i][w]`: requests in flight on worker `w` at `i * interval_ns`.
+    pub samples: Vec<Vec<u32>>,
+}
+
+impl LoadTimeline {
+    /// The timeline of `workers` workers in `count` samples, derived from the records: a request is in flight on its
+    /// worker from its send to its last byte.
+    #[must_use]
+    pub fn from_records(records: &[RequestRecord], workers: u32, count: usize) -> Self {
+        let end_ns = records.iter().map(|r| r.last_ns).max().unwrap_or(0);
+        let interval_ns = (end_ns / count.max(1) as u64).max(1);
+        let mut deltas = vec![vec![0i64; workers as usize]; count + 2];
+        for record in records {
+            let Some(worker) = record.worker.filter(|w| *w < workers) else { continue };
+            let slot = |ns: u64| (ns.div_ceil(interval_ns) as usize).min(count + 1);
+            deltas[slot(record.sent_ns)][worker as usize] += 1;
+            deltas[slot(record.last_ns)][worker as usize] -= 1;
+        }
+        let mut level = vec![0i64; workers as usize];
+        let mut samples = Vec::with_capacity(count + 1);
+        for row in deltas.iter().take(count + 1) {
+            for (l, d) in level.iter_mut().zip(row) {
+                *l += d;
+            }
+            samples.push(level.iter().map(|l| u32::try_from(*l).unwrap_or(0)).collect());
+        }
+        Self { interval_ns, samples }
+    }
+}
+
+/// An empty histogram for latencies: 1 ns to 1 hour, three significant digits.
+#[must_use]
+pub fn latency_histogram() -> Histogram<u64> {
+    #[expect(clippy::expect_used, reason = "the bounds are constants that the constructor accepts")]
+    Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("valid bounds")
+}

@@ -1,0 +1,180 @@
+//! Cells: a scenario multiplied by its worlds, its policies and `[sweep]`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use router_core::PolicyConfig;
+
+use super::document::{Document, Node, Value};
+use super::error::{ScenarioError, suggest};
+use super::resolve::Resolver;
+use super::section::Section;
+use super::{Scenario, policies, router};
+use crate::run::{Params, World};
+
+/// Most cells of one scenario.
+const MOST_CELLS: usize = 10_000;
+/// The tables whose keys can be swept.
+const SWEPT_TABLES: [&str; 4] = ["workload", "arrival", "fleet", "router.options"];
+
+/// What is run once per seed: one policy with one set of parameters in one world.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// The world.
+    pub world: World,
+    /// The policy and its options.
+    pub policy: PolicyConfig,
+    /// What distinguishes it from other cells: the policy's options that were set, by name, and other swept keys, by
+    /// path.
+    pub params: Params,
+    /// The scenario with the sweep's values, and for live cells `[live]`, applied.
+    pub scenario: Arc<Scenario>,
+}
+
+/// One swept key.
+#[derive(Debug)]
+struct Axis {
+    path: String,
+    values: Vec<Node>,
+}
+
+impl Axis {
+    /// The policy whose option this is, and the option.
+    fn option(&self) -> Option<(&str, &str)> {
+        self.path.strip_prefix("router.options.")?.split_once('.')
+    }
+
+    /// Whether it makes a difference to `policy`: options of other policies do not.
+    fn concerns(&self, policy: &str) -> bool {
+        self.option().is_none_or(|(of, _)| of == policy)
+    }
+
+    fn set(&self, document: &mut Document, value: &Node) {
+        document.set(&self.path.split('.').collect::<Vec<_>>(), value.clone());
+    }
+}
+
+/// All cells of `scenario`, which is what `document` means.
+pub(super) fn expand(
+    document: &Document,
+    scenario: &Scenario,
+    resolver: &mut Resolver<'_>,
+) -> Result<Vec<Cell>, ScenarioError> {
+    let axes = axes(document)?;
+    check_values(document, &axes, resolver)?;
+    let mut cells = Vec::new();
+    for world in scenario.mode.worlds() {
+        let document = match world {
+            World::Virtual => document.clone(),
+            World::Live => router::lay_live_over(document),
+        };
+        for policy in resolver.scenario(&document)?.policies {
+            let axes: Vec<&Axis> = axes.iter().filter(|axis| axis.concerns(&policy)).collect();
+            for values in combinations(&axes) {
+                if cells.len() == MOST_CELLS {
+                    let problem = format!("there are more than {MOST_CELLS} cells");
+                    return Err(ScenarioError::at(scenario.path.display(), problem, "sweep fewer values"));
+                }
+                cells.push(cell(*world, &policy, &document, &axes, &values, resolver)?);
+            }
+        }
+    }
+    Ok(cells)
+}
+
+/// One value per axis, in every combination; the last axis moves fastest.
+fn combinations<'a>(axes: &[&'a Axis]) -> Vec<Vec<&'a Node>> {
+    let mut all = vec![Vec::new()];
+    for axis in axes {
+        let longer = |shorter: Vec<&'a Node>| {
+            axis.values.iter().map(move |value| shorter.iter().copied().chain([value]).collect())
+        };
+        // Bounded here too: a product of long lists must not fill the memory before it is refused.
+        all = all.into_iter().flat_map(longer).take(MOST_CELLS + 1).collect();
+    }
+    all
+}
+
+fn cell(
+    world: World,
+    policy: &str,
+    document: &Document,
+    axes: &[&Axis],
+    values: &[&Node],
+    resolver: &mut Resolver<'_>,
+) -> Result<Cell, ScenarioError> {
+    let mut document = document.clone();
+    let mut params = Params::new();
+    for (axis, value) in axes.iter().zip(values) {
+        axis.set(&mut document, value);
+        if axis.option().is_none() {
+            params.insert(axis.path.clone(), value.value.to_json());
+        }
+    }
+    let options = document.get(&["router", "options", policy]);
+    if let Some(serde_json::Value::Object(set)) = options.map(|node| node.value.to_json()) {
+        params.extend(set);
+    }
+    let policy = policies::configure(policy, options)?;
+    let scenario = Arc::new(resolver.scenario(&document)?);
+    Ok(Cell { world, policy, params, scenario })
+}
+
+/// Reads `[sweep]`. Paths may be quoted keys or nested tables; a path of the command line wins over one of the file.
+fn axes(document: &Document) -> Result<Vec<Axis>, ScenarioError> {
+    let Some(node) = document.get(&["sweep"]) else { return Ok(Vec::new()) };
+    let mut lists = BTreeMap::new();
+    flatten(node, "", &mut lists)?;
+    lists.into_iter().map(|(path, node)| axis(path, node)).collect()
+}
+
+fn flatten<'a>(
+    node: &'a Node,
+    prefix: &str,
+    lists: &mut BTreeMap<String, &'a Node>,
+) -> Result<(), ScenarioError> {
+    for (key, field) in Section::unchecked(node, "sweep")?.fields() {
+        let path = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
+        if field.is_table() {
+            flatten(field.node, &path, lists)?;
+        } else if !lists.get(&path).is_some_and(|known| known.origin.is_flag()) {
+            lists.insert(path, field.node);
+        }
+    }
+    Ok(())
+}
+
+fn axis(path: String, node: &Node) -> Result<Axis, ScenarioError> {
+    let error = |problem: String, remedy: &str| {
+        ScenarioError::at(&node.origin, problem, remedy).key(format!("sweep.\"{path}\""))
+    };
+    let of_table = |table: &str| path.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'));
+    if !SWEPT_TABLES.into_iter().any(of_table) {
+        let head = path.split('.').next().unwrap_or_default();
+        let remedy = suggest(head, SWEPT_TABLES);
+        return Err(error(format!("\"{path}\" cannot be swept"), &remedy));
+    }
+    let Value::List(values) = &node.value else {
+        return Err(error(format!("is {}", node.value.kind()), "give a list of values"));
+    };
+    if values.is_empty() {
+        return Err(error("is empty".to_owned(), "give at least one value"));
+    }
+    Ok(Axis { values: values.clone(), path })
+}
+
+/// Tries every swept value by itself, also those of policies that do not run, so that no mistake hides.
+fn check_values(
+    document: &Document,
+    axes: &[Axis],
+    resolver: &mut Resolver<'_>,
+) -> Result<(), ScenarioError> {
+    for axis in axes {
+        for value in &axis.values {
+            let mut document = document.clone();
+            axis.set(&mut document, value);
+            resolver.scenario(&document)?;
+        }
+    }
+    Ok(())
+}

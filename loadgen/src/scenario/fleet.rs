@@ -1,0 +1,94 @@
+//! `[fleet]`: the workers, and what is between them and the router.
+
+use simworker_core::EngineConfig;
+use simworker_core::preset::{self, Preset};
+
+use super::document::Node;
+use super::engine::EngineSettings;
+use super::error::{ScenarioError, suggest};
+use super::section::{Field, Section};
+
+/// Most workers of one fleet.
+const MOST_WORKERS: u32 = 4096;
+/// The preset of a fleet that names none.
+const DEFAULT_PRESET: &str = "a100-80g-llama3-8b";
+
+/// The keys of `[fleet]`.
+pub(super) const KEYS: &[&str] = &[
+    "workers",
+    "preset",
+    "kv_tokens",
+    "page",
+    "schedule",
+    "context",
+    "chunked_prefill",
+    "max_prefill_tokens",
+    "max_running",
+    "eviction",
+    "overlap",
+    "stream_interval",
+    "speed",
+    "network",
+    "request_overhead",
+];
+
+/// The workers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fleet {
+    /// How many there are.
+    pub workers: u32,
+    /// The name of the model and hardware that each emulates.
+    pub preset: &'static str,
+    /// The engine inside each.
+    pub engine: EngineSettings,
+    /// Tokens per SSE frame, live.
+    pub stream_interval: u32,
+    /// How much faster than real time live workers run.
+    pub speed: f64,
+    /// One-way latency between router and worker in virtual time, in nanoseconds.
+    pub network_ns: u64,
+    /// What tokenising, HTTP and IPC cost per request inside the engine's front end, in nanoseconds.
+    pub request_overhead_ns: u64,
+}
+
+impl Fleet {
+    /// The configuration of each engine.
+    #[must_use]
+    pub fn engine_config(&self) -> EngineConfig {
+        self.engine.config().clone()
+    }
+}
+
+/// Reads `[fleet]`.
+pub(super) fn read(node: &Node) -> Result<Fleet, ScenarioError> {
+    let section = Section::open(node, "fleet", KEYS)?;
+    let preset = preset_of(&section)?;
+    let time = |key: &str, default_ns| section.get(key).map_or(Ok(default_ns), |field| field.duration_ns());
+    Ok(Fleet {
+        workers: section.need("workers")?.whole(1..=MOST_WORKERS)?,
+        preset: preset.name,
+        engine: EngineSettings::read(&section, preset)?,
+        stream_interval: section.get("stream_interval").map_or(Ok(1), |field| stream_interval(&field))?,
+        speed: section.get("speed").map_or(Ok(1.0), |field| speed(&field))?,
+        network_ns: time("network", 200_000)?,
+        request_overhead_ns: time("request_overhead", 3_000_000)?,
+    })
+}
+
+/// Tokens per SSE frame.
+pub(super) fn stream_interval(field: &Field<'_>) -> Result<u32, ScenarioError> {
+    field.whole(1..=1_000_000)
+}
+
+/// Speed against real time.
+pub(super) fn speed(field: &Field<'_>) -> Result<f64, ScenarioError> {
+    field.number(1e-3..=1e3)
+}
+
+fn preset_of(section: &Section<'_>) -> Result<&'static Preset, ScenarioError> {
+    let name = section.get("preset").map_or(Ok(DEFAULT_PRESET), |field| field.text())?;
+    preset::preset(name).ok_or_else(|| {
+        let remedy = suggest(name, preset::PRESETS.iter().map(|p| p.name));
+        section.error("preset", format!("\"{name}\" is not a preset"), remedy)
+    })
+}

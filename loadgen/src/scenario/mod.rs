@@ -1,0 +1,113 @@
+//! Scenario files: what is typed, what it means, and the cells that come out of it.
+//!
+//! Three stages. `document` holds what was typed, with the line or flag of every value; flags and sweeps are laid over
+//! it there, so they are checked like the file and blamed like themselves. The readers, one per table, turn it into
+//! [`Scenario`], in which every key has its one type, range and default. `cells` multiplies it by worlds, policies and
+//! sweeps. Whatever is wrong is found here, before anything is started.
+
+mod arrival;
+mod cells;
+mod document;
+mod duration;
+mod engine;
+mod error;
+mod fleet;
+mod overrides;
+mod policies;
+mod resolve;
+mod router;
+mod section;
+mod slo;
+mod workload;
+
+#[cfg(test)]
+mod mistakes;
+#[cfg(test)]
+mod shipped;
+
+use std::path::{Path, PathBuf};
+
+pub use arrival::Arrival;
+pub use cells::Cell;
+pub use engine::EngineSettings;
+pub use error::ScenarioError;
+pub use fleet::Fleet;
+pub use resolve::Mode;
+pub use workload::{Jitter, MatchRatio, Order, Popularity, SharedPrefix, TraceReplay, Workload};
+
+use crate::report::{Assertion, Slo};
+use resolve::Resolver;
+
+/// A whole scenario, checked.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// The file it was read from.
+    pub path: PathBuf,
+    /// The text of that file.
+    pub source: String,
+    /// Its name; safe to use as the name of a directory.
+    pub name: String,
+    /// What it shows, for people.
+    pub description: String,
+    /// The first seed.
+    pub seed: u64,
+    /// How many seeds when the command line does not say.
+    pub repeats: u32,
+    /// The worlds it runs in.
+    pub mode: Mode,
+    /// What is sent.
+    pub workload: Workload,
+    /// When it is sent.
+    pub arrival: Arrival,
+    /// Who serves it.
+    pub fleet: Fleet,
+    /// The policies that run.
+    pub policies: Vec<String>,
+    /// What counts as good.
+    pub slo: Option<Slo>,
+    /// What must hold.
+    pub asserts: Vec<Assertion>,
+    cells: Vec<Cell>,
+}
+
+impl Scenario {
+    /// The cells, in the order in which they run: virtual before live, by policy, the last swept key moving fastest. The
+    /// scenario of a cell has the sweep's values and `[live]` applied, and no cells of its own.
+    #[must_use]
+    pub fn cells(&self) -> Vec<Cell> {
+        self.cells.clone()
+    }
+
+    /// The seeds of a run: `n` of them, or as many as the file says.
+    pub fn seeds(&self, n: Option<u32>) -> impl Iterator<Item = u64> + use<> {
+        let first = self.seed;
+        (0..u64::from(n.unwrap_or(self.repeats))).map(move |i| first + i)
+    }
+}
+
+/// Reads the scenario at `path`. `overrides` are key paths and values of `--set`, `policies` those of `--policy`; they,
+/// `trace` and `mode` win over the file.
+///
+/// # Errors
+/// The first mistake, with its place. All of them are mistakes of the input.
+pub fn load(
+    path: &Path,
+    overrides: &[(String, String)],
+    policies: Option<&[String]>,
+    trace: Option<&Path>,
+    mode: Option<Mode>,
+) -> Result<Scenario, ScenarioError> {
+    let source = std::fs::read_to_string(path).map_err(|error| {
+        ScenarioError::at(
+            path.display(),
+            format!("cannot be read: {error}"),
+            "give the path of a scenario file",
+        )
+    })?;
+    let mut document = document::Document::parse(&path.display().to_string(), &source)?;
+    overrides::apply(&mut document, overrides, policies, mode)?;
+    let mut resolver = Resolver::new(path, &source, trace);
+    let mut scenario = resolver.scenario(&document)?;
+    scenario.cells = cells::expand(&document, &scenario, &mut resolver)?;
+    Ok(scenario)
+}

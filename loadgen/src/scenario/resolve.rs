@@ -1,0 +1,157 @@
+//! From what was typed to what it means.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::document::{Document, Value};
+use super::error::ScenarioError;
+use super::section::{Field, Section};
+use super::slo::{self, Judged};
+use super::{Scenario, arrival, fleet, router, workload};
+use crate::run::World;
+use crate::workload::trace::{self, Trace, TraceError};
+
+/// The only version of the format so far.
+const SCHEMA: u32 = 1;
+
+/// The keys of the outermost table.
+const KEYS: &[&str] = &[
+    "schema",
+    "name",
+    "description",
+    "seed",
+    "repeats",
+    "mode",
+    "workload",
+    "arrival",
+    "fleet",
+    "router",
+    "live",
+    "sweep",
+    "slo",
+    "assert",
+];
+
+/// The worlds a scenario runs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Virtual time only.
+    Virtual,
+    /// Live only.
+    Live,
+    /// Both.
+    Both,
+}
+
+impl Mode {
+    /// Every mode.
+    pub const ALL: [Self; 3] = [Self::Virtual, Self::Live, Self::Both];
+
+    /// The word used in files and on the command line.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Virtual => "virtual",
+            Self::Live => "live",
+            Self::Both => "both",
+        }
+    }
+
+    /// The worlds, in the order in which they run.
+    #[must_use]
+    pub fn worlds(self) -> &'static [World] {
+        match self {
+            Self::Virtual => &[World::Virtual],
+            Self::Live => &[World::Live],
+            Self::Both => &[World::Virtual, World::Live],
+        }
+    }
+}
+
+/// Turns documents of one scenario into scenarios. Traces are read once, however many cells replay them.
+pub(super) struct Resolver<'a> {
+    path: &'a Path,
+    source: &'a str,
+    /// The path of `--trace`, which wins over the file.
+    pub(super) trace_flag: Option<&'a Path>,
+    traces: BTreeMap<(PathBuf, u64), Arc<Trace>>,
+}
+
+impl<'a> Resolver<'a> {
+    pub(super) fn new(path: &'a Path, source: &'a str, trace_flag: Option<&'a Path>) -> Self {
+        Self { path, source, trace_flag, traces: BTreeMap::new() }
+    }
+
+    /// What `document` means; without cells.
+    pub(super) fn scenario(&mut self, document: &Document) -> Result<Scenario, ScenarioError> {
+        let root = Section::open(&document.root, "", KEYS)?;
+        schema(&root.need("schema")?)?;
+        let name = name(&root.need("name")?)?;
+        let policies_field = root.need("router")?;
+        let policies = router::read(policies_field.node)?;
+        if let Some(live) = root.get("live") {
+            router::read_live(live.node)?;
+        }
+        let narrowed = document.get(&["router", "policies"]).is_some_and(|node| node.origin.is_flag());
+        let judged = if narrowed { Judged::Among(&policies) } else { Judged::Exactly(&policies) };
+        let asserts = root.get("assert").map_or(Ok(Vec::new()), |field| slo::read_asserts(&field, judged))?;
+        let workload = workload::read(root.need("workload")?.node, self)?;
+        Ok(Scenario {
+            path: self.path.to_owned(),
+            source: self.source.to_owned(),
+            name,
+            description: root.get("description").map_or(Ok(""), |field| field.text())?.to_owned(),
+            // Seeds go up by one per run, and TOML's integers end here.
+            seed: root.get("seed").map_or(Ok(1), |field| field.whole(0..=i64::MAX.unsigned_abs()))?,
+            repeats: root.get("repeats").map_or(Ok(1), |field| field.whole(1..=10_000))?,
+            mode: root.get("mode").map_or(Ok(Mode::Virtual), |field| {
+                field.choice(&Mode::ALL.map(|mode| (mode.label(), mode)))
+            })?,
+            arrival: arrival::read(root.get("arrival").map(|field| field.node), &workload, &root)?,
+            workload,
+            fleet: fleet::read(root.need("fleet")?.node)?,
+            policies,
+            slo: root.get("slo").map(|field| slo::read(field.node)).transpose()?,
+            asserts,
+            cells: Vec::new(),
+        })
+    }
+
+    /// A path that a scenario names, which is relative to its file.
+    pub(super) fn beside_scenario(&self, path: &str) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).join(path)
+    }
+
+    /// The first `most` rows of the trace at `path`.
+    pub(super) fn trace(&mut self, path: &Path, most: u64) -> Result<Arc<Trace>, TraceError> {
+        let key = (path.to_owned(), most);
+        if let Some(trace) = self.traces.get(&key) {
+            return Ok(Arc::clone(trace));
+        }
+        let trace = Arc::new(trace::read(path, most)?);
+        self.traces.insert(key, Arc::clone(&trace));
+        Ok(trace)
+    }
+}
+
+fn schema(field: &Field<'_>) -> Result<(), ScenarioError> {
+    match field.node.value {
+        Value::Integer(given) if given == i64::from(SCHEMA) => Ok(()),
+        Value::Integer(given) => {
+            Err(field.error(format!("{given} is not a known format"), format!("use schema = {SCHEMA}")))
+        }
+        _ => Err(field.wrong_kind("a whole number")),
+    }
+}
+
+/// A name that can be the name of a directory.
+fn name(field: &Field<'_>) -> Result<String, ScenarioError> {
+    let name = field.text()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+        let remedy = "results go to a directory of this name: use letters, digits, _, - and .";
+        return Err(field.error(format!("\"{name}\" cannot be a name"), remedy));
+    }
+    Ok(name.to_owned())
+}

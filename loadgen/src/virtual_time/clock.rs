@@ -1,0 +1,78 @@
+//! The event heap: what happens next, and in which order when two things happen at once.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Events of type `E` by time; those of one moment come out in the order they were put in.
+#[derive(Debug)]
+pub(super) struct Clock<E> {
+    heap: BinaryHeap<Reverse<Entry<E>>>,
+    pushed: u64,
+    now_ns: u64,
+}
+
+#[derive(Debug)]
+struct Entry<E> {
+    at_ns: u64,
+    order: u64,
+    event: E,
+}
+
+impl<E> Clock<E> {
+    pub(super) fn new() -> Self {
+        Self { heap: BinaryHeap::new(), pushed: 0, now_ns: 0 }
+    }
+
+    /// Puts `event` at `at_ns`, or now if that is past.
+    pub(super) fn at(&mut self, at_ns: u64, event: E) {
+        let entry = Entry { at_ns: at_ns.max(self.now_ns), order: self.pushed, event };
+        self.pushed += 1;
+        self.heap.push(Reverse(entry));
+    }
+
+    /// The next event and its time, which becomes now.
+    pub(super) fn next(&mut self) -> Option<(u64, E)> {
+        let Reverse(entry) = self.heap.pop()?;
+        self.now_ns = entry.at_ns;
+        Some((entry.at_ns, entry.event))
+    }
+}
+
+// === ordering: by time, then by the order of putting ===
+
+impl<E> PartialEq for Entry<E> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at_ns, self.order) == (other.at_ns, other.order)
+    }
+}
+
+impl<E> Eq for Entry<E> {}
+
+impl<E> PartialOrd for Entry<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> Ord for Entry<E> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at_ns, self.order).cmp(&(other.at_ns, other.order))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Clock;
+
+    #[test]
+    fn events_come_by_time_and_then_by_order_of_putting() {
+        let mut clock = Clock::new();
+        for (at_ns, name) in [(5, 'c'), (1, 'a'), (5, 'd'), (1, 'b')] {
+            clock.at(at_ns, name);
+        }
+        let order: String = std::iter::from_fn(|| clock.next()).map(|(_, name)| name).collect();
+        assert_eq!(order, "abcd");
+        clock.at(2, 'e');
+        assert_eq!(clock.next(), Some((5, 'e')), "what is past happens now");
+    }
+}

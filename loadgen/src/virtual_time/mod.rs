@@ -1,0 +1,34 @@
+//! The virtual world: the same `Router` and the same `Engine`s as live, joined by an event heap and a latency
+//! model. Time is a number that jumps from event to event; nothing here reads a clock.
+//!
+//! Guarantees: two runs of one cell with one seed give the same records, bit for bit. Trades away: the cost of
+//! HTTP itself. A hop has one fixed latency, and the hop between client and router has none.
+
+mod clock;
+mod world;
+
+use crate::run::Run;
+use crate::scenario::Cell;
+use crate::workload;
+
+/// Why a virtual run could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum VirtualError {
+    /// An engine refused its configuration.
+    #[error("[fleet]: {0}")]
+    Engine(#[from] simworker_core::ConfigError),
+    /// The router refused its policy.
+    #[error("[router]: {0}")]
+    Policy(#[from] router_core::PolicyError),
+}
+
+/// Runs `cell` with `seed`, calling `progress` with the number of finished requests now and then.
+///
+/// # Errors
+/// When a core refuses its configuration; never in mid-run.
+pub fn run(cell: &Cell, seed: u64, progress: &mut dyn FnMut(u64)) -> Result<Run, VirtualError> {
+    let plan = workload::plan(&cell.scenario, seed);
+    let mut world = world::World::new(cell, seed, plan)?;
+    world.run(progress);
+    Ok(world.finish(cell, seed))
+}

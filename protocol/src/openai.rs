@@ -1,0 +1,183 @@
+//! Response bodies of the OpenAI routes, as SGLang writes them.
+
+use serde::Serialize;
+
+/// The `object` of a completion and of its chunks.
+pub const TEXT_COMPLETION: &str = "text_completion";
+/// The `object` of a chat answer.
+pub const CHAT_COMPLETION: &str = "chat.completion";
+/// The `object` of a chunk of a chat answer.
+pub const CHAT_COMPLETION_CHUNK: &str = "chat.completion.chunk";
+
+/// An answer or a chunk of one: they differ in `object` and in their choices.
+#[derive(Debug, Clone, Serialize)]
+pub struct Answer<'a, C> {
+    /// The request's id.
+    pub id: &'a str,
+    /// What this is.
+    pub object: &'static str,
+    /// When the request came, seconds since the epoch.
+    pub created: u64,
+    /// The model that was asked for.
+    pub model: &'a str,
+    /// The choices; none in the chunk that carries the usage.
+    pub choices: Vec<C>,
+    /// Token counts; `null` in most chunks.
+    pub usage: Option<Usage>,
+    /// Only in whole answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Metadata>,
+}
+
+/// Token counts of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    /// Tokens of the prompt.
+    pub prompt_tokens: u32,
+    /// Prompt and output.
+    pub total_tokens: u32,
+    /// Tokens of the output.
+    pub completion_tokens: u32,
+    /// Only with the engine's cache report on, else `null`.
+    pub prompt_tokens_details: Option<PromptTokensDetails>,
+    /// Output tokens that were reasoning.
+    pub reasoning_tokens: u32,
+}
+
+/// What is known of the prompt's tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PromptTokensDetails {
+    /// Prompt tokens served from the cache.
+    pub cached_tokens: u32,
+}
+
+/// Data about the answer's making.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Metadata {
+    /// The version of the weights.
+    pub weight_version: &'static str,
+}
+
+/// A choice of a completion, whole or in a chunk.
+#[derive(Debug, Clone, Serialize)]
+pub struct CompletionChoice<'a> {
+    /// Which choice.
+    pub index: u32,
+    /// Its text, or the new part of it.
+    pub text: &'a str,
+    /// Log probabilities, which the mock does not have.
+    pub logprobs: Option<()>,
+    /// `stop`, `length`, `abort`, or `null` before the end.
+    pub finish_reason: Option<&'static str>,
+    /// The stop token that matched.
+    pub matched_stop: Option<u32>,
+}
+
+/// A choice of a whole chat answer.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChatChoice<'a> {
+    /// Which choice.
+    pub index: u32,
+    /// The message.
+    pub message: ChatMessage<'a>,
+    /// Log probabilities, which the mock does not have.
+    pub logprobs: Option<()>,
+    /// `stop`, `length` or `abort`.
+    pub finish_reason: Option<&'static str>,
+    /// The stop token that matched.
+    pub matched_stop: Option<u32>,
+}
+
+/// The assistant's message.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChatMessage<'a> {
+    /// `assistant`.
+    pub role: &'static str,
+    /// Its text.
+    pub content: &'a str,
+    /// Reasoning apart from the text; the mock has none.
+    pub reasoning_content: Option<&'a str>,
+    /// Tool calls; the mock makes none.
+    pub tool_calls: Option<()>,
+}
+
+/// A choice in a chunk of a chat answer.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChatChunkChoice<'a> {
+    /// Which choice.
+    pub index: u32,
+    /// What is new.
+    pub delta: Delta<'a>,
+    /// Log probabilities, which the mock does not have.
+    pub logprobs: Option<()>,
+    /// `stop`, `length` or `abort` in the last chunk of the choice.
+    pub finish_reason: Option<&'static str>,
+    /// The stop token that matched.
+    pub matched_stop: Option<u32>,
+}
+
+/// What a chunk adds to a chat message.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(untagged)]
+pub enum Delta<'a> {
+    /// The opening of the message.
+    Role {
+        /// `assistant`.
+        role: &'static str,
+        /// Empty.
+        content: &'a str,
+        /// `null`.
+        reasoning_content: Option<&'a str>,
+    },
+    /// More text.
+    Content {
+        /// The new text.
+        content: &'a str,
+    },
+    /// Nothing: the chunk that carries the finish reason.
+    End {},
+}
+
+/// The error body of the OpenAI routes.
+#[derive(Debug, Clone, Serialize)]
+pub struct ErrorBody<'a> {
+    /// `error`.
+    pub object: &'static str,
+    /// What is wrong.
+    pub message: &'a str,
+    /// `BadRequestError`, or the status as text.
+    #[serde(rename = "type")]
+    pub kind: &'a str,
+    /// The field at fault, which SGLang never names.
+    pub param: Option<()>,
+    /// The HTTP status.
+    pub code: u16,
+}
+
+/// The answer to `/v1/models`.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelList<'a> {
+    /// `list`.
+    pub object: &'static str,
+    /// The models.
+    pub data: Vec<ModelCard<'a>>,
+}
+
+/// One served model.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelCard<'a> {
+    /// Its name.
+    pub id: &'a str,
+    /// `model`.
+    pub object: &'static str,
+    /// Seconds since the epoch.
+    pub created: u64,
+    /// `sglang`.
+    pub owned_by: &'static str,
+    /// The name it derives from.
+    pub root: &'a str,
+    /// The model it is an adapter of.
+    pub parent: Option<&'a str>,
+    /// Context length in tokens.
+    pub max_model_len: u32,
+}

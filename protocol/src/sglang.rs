@@ -1,0 +1,149 @@
+//! Response bodies of SGLang's own routes.
+
+use serde::Serialize;
+
+/// The answer to `/generate`, whole or one frame of its stream.
+#[derive(Debug, Clone, Serialize)]
+pub struct Generated<'a> {
+    /// The text: all of it so far, or the new part with incremental streaming.
+    pub text: &'a str,
+    /// The token ids of `text`.
+    pub output_ids: &'a [u32],
+    /// Everything else.
+    pub meta_info: MetaInfo<'a>,
+    /// Which prompt of a batch; only in streams of batches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
+}
+
+/// `meta_info` of an answer.
+#[derive(Debug, Clone, Serialize)]
+pub struct MetaInfo<'a> {
+    /// The request's id.
+    pub id: &'a str,
+    /// Why it ended; `null` before the last frame.
+    pub finish_reason: Option<FinishReason<'a>>,
+    /// Tokens of the prompt.
+    pub prompt_tokens: u32,
+    /// The version of the weights.
+    pub weight_version: &'static str,
+    /// How often the request was retracted.
+    pub num_retractions: u32,
+    /// Output tokens that were reasoning.
+    pub reasoning_tokens: u32,
+    /// Output tokens so far.
+    pub completion_tokens: u32,
+    /// Prompt tokens served from the cache.
+    pub cached_tokens: u32,
+    /// The same by tier.
+    pub cached_tokens_details: CachedTokensDetails,
+    /// The data-parallel rank that served it.
+    pub dp_rank: u32,
+    /// Seconds from arrival to the end; only in the last frame.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub e2e_latency: Option<f64>,
+    /// When the frame was handed to HTTP, seconds since the epoch.
+    pub response_sent_to_client_ts: f64,
+}
+
+/// Cached prompt tokens by tier.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct CachedTokensDetails {
+    /// On the GPU.
+    pub device: u32,
+    /// In host memory.
+    pub host: u32,
+}
+
+/// Why a request ended.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum FinishReason<'a> {
+    /// A stop token or a stop string.
+    Stop {
+        /// The token.
+        matched: u32,
+    },
+    /// The output budget is used up.
+    Length {
+        /// Output tokens.
+        length: u32,
+    },
+    /// Aborted by a client, or by the engine with a status.
+    Abort {
+        /// Why.
+        message: &'a str,
+        /// The HTTP status that a whole answer has.
+        status_code: Option<u16>,
+        /// The kind of error.
+        err_type: Option<&'a str>,
+    },
+}
+
+/// The error body of `/generate`.
+#[derive(Debug, Clone, Serialize)]
+pub struct NativeError<'a> {
+    /// The error.
+    pub error: NativeErrorMessage<'a>,
+}
+
+/// The inner part of [`NativeError`].
+#[derive(Debug, Clone, Serialize)]
+pub struct NativeErrorMessage<'a> {
+    /// What is wrong.
+    pub message: &'a str,
+}
+
+/// An error after a stream of `/generate` has begun.
+#[derive(Debug, Clone, Serialize)]
+pub struct StreamError<'a> {
+    /// The error.
+    pub error: StreamErrorMessage<'a>,
+}
+
+/// The inner part of [`StreamError`].
+#[derive(Debug, Clone, Serialize)]
+pub struct StreamErrorMessage<'a> {
+    /// What is wrong.
+    pub message: &'a str,
+    /// `invalid_request_error`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The status it would have had.
+    pub code: u16,
+    /// Whether trying again may help.
+    pub retryable: bool,
+}
+
+/// The answer to `/model_info`.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelInfo<'a> {
+    /// Where the weights are.
+    pub model_path: &'a str,
+    /// The name the model is served under.
+    pub served_model_name: &'a str,
+    /// Where the tokenizer is.
+    pub tokenizer_path: &'a str,
+    /// True for language models.
+    pub is_generation: bool,
+    /// Sampling defaults of the model.
+    pub preferred_sampling_params: Option<()>,
+    /// The version of the weights.
+    pub weight_version: &'static str,
+    /// How the weights were loaded.
+    pub load_format: &'static str,
+    /// The reasoning parser.
+    pub reasoning_parser: Option<()>,
+    /// The tool call parser.
+    pub tool_call_parser: Option<()>,
+    /// `null` (the word) on a regular worker.
+    pub disaggregation_mode: &'static str,
+    /// Whether images are understood.
+    pub has_image_understanding: bool,
+    /// Whether audio is understood.
+    pub has_audio_understanding: bool,
+    /// The architecture family.
+    pub model_type: &'static str,
+    /// The architecture classes.
+    pub architectures: &'static [&'static str],
+}

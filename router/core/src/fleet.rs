@@ -1,0 +1,201 @@
+//! The fleet: the workers in the order in which they were added, as plain data, and the scopes that requests are
+//! routed in.
+//!
+//! Load is the ledger's matter and belief about caches the index's; a worker is what was configured, and whether it is
+//! healthy. A worker's id is its place in the order of adding. It is never given to another one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ScopeId, WorkerId};
+
+/// What a worker does for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Prefill and decode.
+    Regular,
+    /// Prefill only.
+    Prefill,
+    /// Decode only.
+    Decode,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Role; 3] = [Role::Regular, Role::Prefill, Role::Decode];
+
+    /// The word used in files, metrics and answers.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Role::Regular => "regular",
+            Role::Prefill => "prefill",
+            Role::Decode => "decode",
+        }
+    }
+}
+
+/// What is said of a worker when it is added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerSpec {
+    /// Base URL.
+    pub url: String,
+    /// The model it serves; `None` if not known, and then it is taken to serve every one.
+    pub model: Option<String>,
+    /// What it does.
+    pub role: Role,
+}
+
+/// One addressable engine endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Worker {
+    /// Its name in this process.
+    pub id: WorkerId,
+    /// Base URL.
+    pub url: String,
+    /// The model it serves; `None` serves every one.
+    pub model: Option<String>,
+    /// What it does.
+    pub role: Role,
+    /// Whether it may get requests.
+    pub healthy: bool,
+}
+
+/// What a scope takes in: a role, and one model or all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Scope {
+    role: Role,
+    model: Option<String>,
+}
+
+impl Scope {
+    fn covers(&self, worker: &Worker) -> bool {
+        let same_model = match (&self.model, &worker.model) {
+            (Some(wanted), Some(served)) => wanted == served,
+            _ => true,
+        };
+        self.role == worker.role && same_model
+    }
+}
+
+/// All workers, ordered by id.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    workers: Vec<Worker>,
+    next_id: u32,
+    /// Place = `ScopeId`. One for "every model" of each role, then one per role and model that some worker has stated:
+    /// the names that clients make up never grow it.
+    scopes: Vec<Scope>,
+}
+
+// === impl Fleet ===
+
+impl Fleet {
+    pub(crate) fn new() -> Self {
+        let scopes = Role::ALL.map(|role| Scope { role, model: None }).to_vec();
+        Self { workers: Vec::new(), next_id: 0, scopes }
+    }
+
+    /// Adds a worker behind all others, healthy.
+    pub(crate) fn add(&mut self, spec: WorkerSpec) -> &Worker {
+        let id = WorkerId(self.next_id);
+        self.next_id += 1;
+        let WorkerSpec { url, model, role } = spec;
+        if model.is_some() {
+            let scope = Scope { role, model: model.clone() };
+            if !self.scopes.contains(&scope) {
+                self.scopes.push(scope);
+            }
+        }
+        let at = self.workers.len();
+        self.workers.push(Worker { id, url, model, role, healthy: true });
+        &self.workers[at]
+    }
+
+    /// Takes a worker out; false if there is none of that id.
+    pub(crate) fn remove(&mut self, id: WorkerId) -> bool {
+        let place = self.place(id);
+        place.map(|at| self.workers.remove(at)).is_some()
+    }
+
+    /// Sets the health flag; whether that changed it.
+    pub(crate) fn set_healthy(&mut self, id: WorkerId, healthy: bool) -> bool {
+        let Some(at) = self.place(id) else { return false };
+        std::mem::replace(&mut self.workers[at].healthy, healthy) != healthy
+    }
+
+    /// The scope of a model's workers of a role. A model that no worker has stated, or none, means all of that role.
+    pub(crate) fn scope(&self, role: Role, model: Option<&str>) -> ScopeId {
+        let place = |wanted: Option<&str>| {
+            self.scopes.iter().position(|scope| scope.role == role && scope.model.as_deref() == wanted)
+        };
+        let at = place(model).or_else(|| place(None)).unwrap_or(0);
+        ScopeId(at as u32)
+    }
+
+    /// All workers.
+    pub(crate) fn workers(&self) -> &[Worker] {
+        &self.workers
+    }
+
+    /// The workers of a scope, healthy or not.
+    pub(crate) fn members(&self, scope: ScopeId) -> impl Iterator<Item = &Worker> {
+        let scope = self.scopes.get(scope.0 as usize);
+        self.workers.iter().filter(move |worker| scope.is_some_and(|scope| scope.covers(worker)))
+    }
+
+    fn place(&self, id: WorkerId) -> Option<usize> {
+        self.workers.binary_search_by_key(&id, |worker| worker.id).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(url: &str, model: Option<&str>, role: Role) -> WorkerSpec {
+        WorkerSpec { url: url.into(), model: model.map(str::to_owned), role }
+    }
+
+    fn ids(fleet: &Fleet, role: Role, model: Option<&str>) -> Vec<u32> {
+        fleet.members(fleet.scope(role, model)).map(|worker| worker.id.0).collect()
+    }
+
+    #[test]
+    fn a_scope_is_one_role_and_one_model_or_all() {
+        let mut fleet = Fleet::new();
+        fleet.add(spec("a", Some("m1"), Role::Regular));
+        fleet.add(spec("b", Some("m2"), Role::Regular));
+        fleet.add(spec("c", None, Role::Regular));
+        fleet.add(spec("d", Some("m1"), Role::Prefill));
+        assert_eq!(ids(&fleet, Role::Regular, None), [0, 1, 2]);
+        assert_eq!(
+            ids(&fleet, Role::Regular, Some("m1")),
+            [0, 2],
+            "a worker of no stated model serves every one"
+        );
+        assert_eq!(ids(&fleet, Role::Regular, Some("made up")), [0, 1, 2]);
+        assert_eq!(ids(&fleet, Role::Prefill, Some("m1")), [3]);
+        assert_eq!(ids(&fleet, Role::Decode, None), [] as [u32; 0]);
+    }
+
+    #[test]
+    fn scopes_differ_by_role_and_stay_when_workers_go() {
+        let mut fleet = Fleet::new();
+        fleet.add(spec("a", Some("m"), Role::Prefill));
+        let prefill = fleet.scope(Role::Prefill, Some("m"));
+        fleet.add(spec("b", Some("m"), Role::Decode));
+        assert_ne!(prefill, fleet.scope(Role::Decode, Some("m")));
+        assert!(fleet.remove(WorkerId(0)));
+        assert!(!fleet.remove(WorkerId(0)));
+        assert_eq!(prefill, fleet.scope(Role::Prefill, Some("m")));
+    }
+
+    #[test]
+    fn ids_are_never_given_twice() {
+        let mut fleet = Fleet::new();
+        fleet.add(spec("a", None, Role::Regular));
+        fleet.remove(WorkerId(0));
+        assert_eq!(fleet.add(spec("a", None, Role::Regular)).id, WorkerId(1));
+    }
+}

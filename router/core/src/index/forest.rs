@@ -1,0 +1,203 @@
+//! The trees of one alphabet: their shape, and how a prompt is followed through it.
+//!
+//! Each scope has a root. A path is compressed: a node has no only child with the same owners and stamps unless a
+//! credit has just made it so, and the next one that passes joins them. What can be asked of the forest does not
+//! depend on where its edges are cut; only its size does.
+
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+
+use super::arena::Arena;
+use super::memory::btree;
+use super::node::{Node, NodeId, Owners};
+use super::symbol::{Symbol, common_prefix};
+use crate::ids::{ScopeId, WorkerId};
+
+/// Rows of a lookup: characters matched for each owner.
+pub(super) type Rows = SmallVec<[(WorkerId, u64); 8]>;
+
+#[derive(Debug)]
+pub(super) struct Forest<S> {
+    pub(super) arena: Arena<S>,
+    pub(super) roots: BTreeMap<ScopeId, NodeId>,
+    /// Heap held by the nodes besides their places: the sum of their footprints.
+    pub(super) held_bytes: usize,
+}
+
+impl<S> Default for Forest<S> {
+    fn default() -> Self {
+        Self { arena: Arena::default(), roots: BTreeMap::new(), held_bytes: 0 }
+    }
+}
+
+/// How far a run of symbols can be followed from the root of a scope.
+#[derive(Debug, Default)]
+pub(super) struct Path {
+    /// Nodes whose edges agree in full, from the top, without the root.
+    pub(super) nodes: SmallVec<[NodeId; 16]>,
+    /// Symbols on those edges.
+    pub(super) matched: usize,
+    /// The next node, and on how many symbols (some, not all) of its edge the run agrees.
+    pub(super) inside: Option<(NodeId, usize)>,
+}
+
+impl<S: Symbol> Forest<S> {
+    /// Nodes without the roots.
+    pub(super) fn node_count(&self) -> usize {
+        self.arena.len() - self.roots.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.arena.bytes() + self.held_bytes + btree(self.roots.len(), size_of::<(ScopeId, NodeId)>())
+    }
+
+    fn child(&self, parent: NodeId, rest: &[S]) -> Option<NodeId> {
+        self.arena.node(parent).children.get(rest.first()?).copied()
+    }
+
+    pub(super) fn walk(&self, scope: ScopeId, run: &[S]) -> Path {
+        let mut path = Path::default();
+        let Some(&root) = self.roots.get(&scope) else { return path };
+        let mut at = root;
+        while let Some(child) = self.child(at, &run[path.matched..]) {
+            let edge = &self.arena.node(child).edge;
+            let same = common_prefix(edge, &run[path.matched..]);
+            if same < edge.len() {
+                path.inside = Some((child, same));
+                break;
+            }
+            path.nodes.push(child);
+            path.matched += same;
+            at = child;
+        }
+        path
+    }
+
+    /// Characters of `run` matched for each owner, in order of worker id.
+    pub(super) fn lookup(&self, scope: ScopeId, run: &[S]) -> Rows {
+        let mut rows = Rows::new();
+        let Some(&root) = self.roots.get(&scope) else { return rows };
+        let (mut at, mut chars, mut matched) = (root, 0, 0);
+        while let Some(child) = self.child(at, &run[matched..]) {
+            let node = self.arena.node(child);
+            let same = common_prefix(&node.edge, &run[matched..]);
+            // Owners only get fewer on the way down: those who end at `at` are noted when their number falls.
+            let above = &self.arena.node(at).owners;
+            if above.as_slice().len() > node.owners.as_slice().len() {
+                note(&mut rows, above, chars);
+            }
+            at = child;
+            if same < node.edge.len() {
+                chars += S::chars(&node.edge[..same]);
+                break;
+            }
+            chars += u64::from(node.chars);
+            matched += same;
+        }
+        note(&mut rows, &self.arena.node(at).owners, chars);
+        rows
+    }
+
+    /// Makes the path end at a node: splits the edge it ends in.
+    pub(super) fn cut(&mut self, path: &mut Path) {
+        if let Some((node, at)) = path.inside.take() {
+            path.nodes.push(self.split(node, at));
+            path.matched += at;
+        }
+    }
+
+    /// Parts the edge of `lower` after `at` symbols; returns the new node above it. `lower` keeps its id and its
+    /// tail of the edge, so that whatever refers to it as a leaf stays true.
+    pub(super) fn split(&mut self, lower: NodeId, at: usize) -> NodeId {
+        let node = self.arena.node(lower);
+        let (parent, owners) = (node.parent, node.owners.above());
+        let mut upper_edge = Vec::new();
+        self.edit(lower, |node| {
+            upper_edge = std::mem::take(&mut node.edge).into_vec();
+            node.edge = upper_edge.split_off(at).into_boxed_slice();
+        });
+        let (first, next) = (upper_edge[0], self.arena.node(lower).edge[0]);
+        let mut upper = Node::new(parent, upper_edge.into_boxed_slice(), owners);
+        upper.children.insert(next, lower);
+        let upper_chars = upper.chars;
+        let upper = self.add(upper);
+        self.edit(parent, |node| node.children.insert(first, upper));
+        let lower = self.arena.node_mut(lower);
+        lower.chars -= upper_chars;
+        lower.parent = upper;
+        upper
+    }
+
+    /// Joins a node with its only child if nothing tells them apart. The child keeps its id.
+    pub(super) fn fuse(&mut self, upper: NodeId) {
+        let node = self.arena.node(upper);
+        let Some(lower) = node.only_child() else { return };
+        if node.parent == NodeId::NONE || !node.owners.same_as(&self.arena.node(lower).owners) {
+            return;
+        }
+        let upper = self.take(upper);
+        let first = upper.edge[0];
+        self.edit(lower, |node| {
+            node.edge = [&*upper.edge, &*node.edge].concat().into_boxed_slice();
+            node.chars += upper.chars;
+            node.parent = upper.parent;
+        });
+        self.edit(upper.parent, |node| node.children.insert(first, lower));
+    }
+
+    /// A new node with `edge` and no owners yet, as a child of the last node of `path`.
+    pub(super) fn hang(&mut self, scope: ScopeId, path: &Path, edge: &[S]) -> NodeId {
+        let parent = path.nodes.last().copied().unwrap_or_else(|| self.root(scope));
+        let child = self.add(Node::new(parent, edge.into(), Owners::default()));
+        self.edit(parent, |node| node.children.insert(edge[0], child));
+        child
+    }
+
+    /// Takes a childless node out of the tree. The last one takes roots and arena with it.
+    pub(super) fn unhang(&mut self, id: NodeId) {
+        let node = self.take(id);
+        self.edit(node.parent, |parent| parent.children.remove(&node.edge[0]));
+        if self.node_count() == 0 {
+            *self = Self::default();
+        }
+    }
+
+    fn root(&mut self, scope: ScopeId) -> NodeId {
+        *self.roots.entry(scope).or_insert_with(|| self.arena.insert(Node::bare(NodeId::NONE)))
+    }
+
+    fn add(&mut self, node: Node<S>) -> NodeId {
+        self.held_bytes += node.footprint();
+        self.arena.insert(node)
+    }
+
+    fn take(&mut self, id: NodeId) -> Node<S> {
+        let node = self.arena.remove(id);
+        self.held_bytes -= node.footprint();
+        node
+    }
+
+    /// Changes a node and books what that does to its footprint.
+    pub(super) fn edit<R>(&mut self, id: NodeId, change: impl FnOnce(&mut Node<S>) -> R) -> R {
+        let node = self.arena.node_mut(id);
+        let before = node.footprint();
+        let result = change(node);
+        self.held_bytes = self.held_bytes - before + node.footprint();
+        result
+    }
+}
+
+/// Notes `chars` for each of the `owners`; all who are noted already stay, and both are in order of worker id.
+fn note(rows: &mut Rows, owners: &Owners, chars: u64) {
+    if rows.is_empty() {
+        rows.extend(owners.as_slice().iter().map(|owner| (owner.worker, chars)));
+        return;
+    }
+    let mut owners = owners.as_slice().iter().map(|owner| owner.worker).peekable();
+    for row in rows.iter_mut() {
+        if owners.next_if_eq(&row.0).is_some() {
+            row.1 = chars;
+        }
+    }
+}

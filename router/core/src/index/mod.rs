@@ -1,0 +1,157 @@
+//! Which worker holds which prompt prefix.
+//!
+//! Owns: for every (scope, alphabet) one compressed radix tree of the prompts that were booked, and for every run of
+//! symbols in it the workers it was booked on. A worker that owns a run owns all that leads to it.
+//!
+//! Guarantees: a lookup changes nothing and answers for every owner in one walk. Both bounds hold after every call:
+//! characters per worker by taking that worker's least recently credited characters from their leaves upwards,
+//! exactly as many as are needed; memory by taking the oldest leaf of all workers. Room is made *before* a prompt is
+//! added. Nothing costs more than the prompt at hand and what is evicted for it.
+//!
+//! Refuses: to know what a worker really has. It is an estimate from bookings; an engine may have evicted more.
+//!
+//! Trades away: a place in the arena that falls free is kept for the next node and is given back only when the last
+//! prompt of its alphabet goes. Until then it counts as used memory.
+
+mod arena;
+mod check;
+mod credit;
+mod forest;
+mod holdings;
+mod matches;
+mod memory;
+mod node;
+mod ownership;
+mod symbol;
+
+use self::holdings::Holdings;
+pub use self::matches::Matches;
+use self::symbol::Forests;
+use crate::ids::{ScopeId, WorkerId};
+use crate::prompt::PromptView;
+
+/// Bounds of a [`PrefixIndex`]; both hold at all times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexLimits {
+    /// Characters per worker (the gateway's `--max-tree-size`).
+    pub max_tree_size: u64,
+    /// Memory of the whole index, in bytes.
+    pub max_tree_bytes: u64,
+}
+
+/// Sizes of a [`PrefixIndex`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexStats {
+    /// Heap in use, estimated from above.
+    pub bytes: u64,
+    /// Nodes of all trees, without the roots.
+    pub nodes: u64,
+    /// Characters evicted so far to stay within the bounds.
+    pub evicted_chars: u64,
+    /// Characters owned by each worker that owns or owned any, in order of worker id.
+    pub chars: Vec<(WorkerId, u64)>,
+}
+
+/// Receipt of one [`PrefixIndex::credit`], good for one [`PrefixIndex::withdraw`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Credit {
+    scope: ScopeId,
+    worker: WorkerId,
+    /// 0 if nothing was credited.
+    epoch: u64,
+}
+
+/// The prefix index; see the module.
+#[derive(Debug)]
+pub struct PrefixIndex {
+    limits: IndexLimits,
+    /// Credits so far: the clock of recency.
+    epoch: u64,
+    evicted_chars: u64,
+    forests: Forests,
+    holdings: Holdings,
+}
+
+impl PrefixIndex {
+    /// An empty index.
+    pub fn new(limits: IndexLimits) -> Self {
+        let (forests, holdings) = (Forests::default(), Holdings::default());
+        Self { limits, epoch: 0, evicted_chars: 0, forests, holdings }
+    }
+
+    /// How much of the prompt each worker is thought to hold. Pure: recency changes at [`Self::credit`] only.
+    pub fn lookup(&self, scope: ScopeId, prompt: PromptView<'_>) -> Matches {
+        let prompt = prompt.indexed();
+        let mut rows = match prompt {
+            PromptView::Text(run) => self.forests.text.lookup(scope, run),
+            PromptView::Tokens(run) => self.forests.tokens.lookup(scope, run),
+            PromptView::Unreadable => Default::default(),
+        };
+        if self.holdings.any_forgotten() {
+            rows.retain(|row| !self.holdings.is_forgotten(row.0));
+        }
+        Matches::from_ordered(rows, prompt.chars())
+    }
+
+    /// Notes that the prompt went to `worker`: it owns all of the indexed part that fits within the bounds, as the
+    /// most recent of what it owns. A forgotten worker is credited with nothing.
+    pub fn credit(&mut self, scope: ScopeId, prompt: PromptView<'_>, worker: WorkerId) -> Credit {
+        let epoch = match prompt.indexed() {
+            PromptView::Text(run) => self.credit_run(scope, run, worker),
+            PromptView::Tokens(run) => self.credit_run(scope, run, worker),
+            PromptView::Unreadable => None,
+        };
+        Credit { scope, worker, epoch: epoch.unwrap_or(0) }
+    }
+
+    /// Undoes what this credit alone has brought about: ownership that it created and no later credit refreshed.
+    /// The prompt is the one that was credited.
+    pub fn withdraw(&mut self, prompt: PromptView<'_>, credit: Credit) {
+        let Credit { scope, worker, epoch } = credit;
+        let Some(holding) = self.holdings.get_mut(worker) else { return };
+        match prompt.indexed() {
+            PromptView::Text(run) => self.forests.text.withdraw(scope, run, worker, epoch, holding),
+            PromptView::Tokens(run) => self.forests.tokens.withdraw(scope, run, worker, epoch, holding),
+            PromptView::Unreadable => {}
+        }
+        self.holdings.settle(worker);
+    }
+
+    /// Forgets a worker for good, in constant time: it matches nothing from now on. Its memory comes back by
+    /// [`Self::sweep`], or when it is needed.
+    pub fn forget(&mut self, worker: WorkerId) {
+        self.holdings.forget(worker);
+    }
+
+    /// Clears away up to `budget_nodes` rows of forgotten workers; true while there is more to do.
+    pub fn sweep(&mut self, budget_nodes: usize) -> bool {
+        for _ in 0..budget_nodes {
+            if !self.clear_one_row() {
+                return false;
+            }
+        }
+        self.holdings.grave().is_some()
+    }
+
+    /// Sizes, for metrics.
+    pub fn stats(&self) -> IndexStats {
+        let nodes = self.forests.text.node_count() + self.forests.tokens.node_count();
+        let live = self.holdings.iter().filter(|row| !row.2);
+        let chars = live.map(|(worker, holding, _)| (worker, holding.chars)).collect();
+        IndexStats {
+            bytes: self.bytes() as u64,
+            nodes: nodes as u64,
+            evicted_chars: self.evicted_chars,
+            chars,
+        }
+    }
+
+    /// Characters owned by `worker`.
+    pub fn chars_of(&self, worker: WorkerId) -> u64 {
+        self.holdings.get(worker).map_or(0, |holding| holding.chars)
+    }
+
+    fn bytes(&self) -> usize {
+        self.forests.text.bytes() + self.forests.tokens.bytes() + self.holdings.bytes()
+    }
+}

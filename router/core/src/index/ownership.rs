@@ -1,0 +1,157 @@
+//! Who owns which run: granting, refreshing and taking away.
+//!
+//! Every change of a row goes through here, together with the same change in the worker's [`Holding`]: the number
+//! of its characters and its leaves in order of age.
+
+use super::forest::{Forest, Path};
+use super::holdings::Holding;
+use super::memory::heap;
+use super::node::{NodeId, Owner, Stamp};
+use super::symbol::Symbol;
+use crate::ids::{ScopeId, WorkerId};
+
+impl<S: Symbol> Forest<S> {
+    /// Makes the worker's rows along the path the newest; returns the characters on it that it does not own.
+    pub(super) fn refresh(
+        &mut self,
+        path: &Path,
+        worker: WorkerId,
+        epoch: u64,
+        holding: &mut Holding,
+    ) -> u64 {
+        let mut lacking = 0;
+        for &id in &path.nodes {
+            let node = self.arena.node_mut(id);
+            let Some(owner) = node.owners.get_mut(worker) else {
+                lacking += u64::from(node.chars);
+                continue;
+            };
+            if owner.kids == 0 {
+                holding.leaves.remove(&owner.stamp.epoch());
+                holding.leaves.insert(epoch, S::leaf(id));
+            }
+            owner.stamp = Stamp::refreshed(epoch);
+        }
+        lacking
+    }
+
+    /// Gives the worker the whole of a refreshed path and `rest` below it.
+    pub(super) fn grant(
+        &mut self,
+        scope: ScopeId,
+        path: &Path,
+        rest: &[S],
+        worker: WorkerId,
+        epoch: u64,
+        holding: &mut Holding,
+    ) {
+        for &id in &path.nodes {
+            if self.arena.node(id).owners.get(worker).is_none() {
+                self.own(id, worker, epoch, holding);
+            }
+        }
+        if !rest.is_empty() {
+            let leaf = self.hang(scope, path, rest);
+            self.own(leaf, worker, epoch, holding);
+        }
+        // From below, because a fused node leaves its id to nobody.
+        for &id in path.nodes.iter().rev() {
+            self.fuse(id);
+        }
+    }
+
+    /// Adds the worker's row to a node whose parent has one of the same epoch.
+    fn own(&mut self, id: NodeId, worker: WorkerId, epoch: u64, holding: &mut Holding) {
+        let stamp = Stamp::created(epoch);
+        let (parent, chars) = self.edit(id, |node| {
+            debug_assert!(!node.edge.is_empty(), "nobody owns a root or a vacant place");
+            node.owners.insert(Owner { worker, kids: 0, stamp });
+            (node.parent, node.chars)
+        });
+        if let Some(above) = self.arena.node_mut(parent).owners.get_mut(worker) {
+            above.kids += 1;
+        }
+        holding.chars += u64::from(chars);
+        // Takes the place of the parent, which had the same epoch if it was a leaf.
+        holding.leaves.insert(epoch, S::leaf(id));
+    }
+
+    /// Takes a leaf from its worker; returns how many characters that was.
+    pub(super) fn disown(&mut self, id: NodeId, worker: WorkerId, holding: &mut Holding) -> u64 {
+        let Some(owner) = self.edit(id, |node| node.owners.remove(worker)) else { return 0 };
+        debug_assert_eq!(owner.kids, 0, "ownership is closed upwards: only leaves are taken away");
+        let node = self.arena.node(id);
+        let (parent, chars, orphaned) =
+            (node.parent, u64::from(node.chars), node.owners.as_slice().is_empty());
+        holding.chars -= chars;
+        holding.leaves.remove(&owner.stamp.epoch());
+        if let Some(above) = self.arena.node_mut(parent).owners.get_mut(worker) {
+            above.kids -= 1;
+            if above.kids == 0 {
+                holding.leaves.insert(above.stamp.epoch(), S::leaf(parent));
+            }
+        }
+        if orphaned {
+            self.unhang(id);
+            if self.node_count() > 0 {
+                self.fuse(parent);
+            }
+        } else {
+            self.fuse(id);
+        }
+        chars
+    }
+
+    /// Takes at least `chars` characters, and no whole character more, from the end of a leaf, or all of it if it
+    /// has fewer; returns how many it took.
+    pub(super) fn shrink(&mut self, id: NodeId, chars: u64, worker: WorkerId, holding: &mut Holding) -> u64 {
+        let node = self.arena.node(id);
+        let keep = S::tail(&node.edge, chars);
+        if chars >= u64::from(node.chars) || keep == 0 {
+            return self.disown(id, worker, holding);
+        }
+        if node.owners.as_slice().len() > 1 {
+            self.split(id, keep);
+            return self.disown(id, worker, holding);
+        }
+        // The worker's alone, hence childless: cut in place.
+        let taken = S::chars(&node.edge[keep..]);
+        self.edit(id, |node| {
+            let mut edge = std::mem::take(&mut node.edge).into_vec();
+            edge.truncate(keep);
+            node.edge = edge.into_boxed_slice();
+            node.chars -= taken as u32;
+        });
+        holding.chars -= taken;
+        taken
+    }
+
+    /// Takes from the worker what the credit of `epoch` created along the run and no later one refreshed.
+    pub(super) fn withdraw(
+        &mut self,
+        scope: ScopeId,
+        run: &[S],
+        worker: WorkerId,
+        epoch: u64,
+        holding: &mut Holding,
+    ) {
+        for &id in self.walk(scope, run).nodes.iter().rev() {
+            let owner = self.arena.node(id).owners.get(worker);
+            if owner.is_some_and(|owner| owner.stamp == Stamp::created(epoch) && owner.kids == 0) {
+                self.disown(id, worker, holding);
+            }
+        }
+    }
+
+    /// At most this many bytes more when the worker is granted the whole path and the rest of the run.
+    pub(super) fn room_for(&self, path: &Path, run: &[S], worker: WorkerId) -> usize {
+        let joined: usize = path.nodes.iter().map(|&id| self.arena.node(id).owners.growth(worker)).sum();
+        let split = path.inside.map_or(0, |(id, _)| self.arena.node(id).owners.copy_bytes());
+        let rest = heap(size_of_val(&run[path.matched..]));
+        joined + split + rest + self.arena.growth(MOST_NEW_NODES)
+    }
+}
+
+/// One credit makes at most four nodes: a root, one for each of the two splits (where the prompt leaves the tree and
+/// where the oldest leaf is shortened) and the new leaf.
+pub(super) const MOST_NEW_NODES: usize = 4;

@@ -1,0 +1,127 @@
+//! The two alphabets of a prompt: bytes of text and token ids.
+
+use std::fmt::Debug;
+
+use super::forest::Forest;
+use super::holdings::Leaf;
+use super::node::NodeId;
+use crate::prompt::{CHARS_PER_TOKEN, starts_char, text_chars};
+
+/// A forest per alphabet.
+#[derive(Debug, Default)]
+pub(super) struct Forests {
+    pub(super) text: Forest<u8>,
+    pub(super) tokens: Forest<u32>,
+}
+
+/// A symbol of an edge, and how runs of it are measured in characters.
+pub(super) trait Symbol: Copy + Ord + Debug {
+    /// Characters in `run`; additive over any cut.
+    fn chars(run: &[Self]) -> u64;
+    /// Length of the longest head of `run` with at most `chars` characters.
+    fn head(run: &[Self], chars: u64) -> usize;
+    /// Where the shortest tail of `run` with at least `chars` characters begins (0 if the whole has fewer).
+    fn tail(run: &[Self], chars: u64) -> usize;
+    fn forest(forests: &Forests) -> &Forest<Self>;
+    fn forest_mut(forests: &mut Forests) -> &mut Forest<Self>;
+    /// A reference to a node of this alphabet's forest.
+    fn leaf(node: NodeId) -> Leaf;
+}
+
+impl Symbol for u8 {
+    fn chars(run: &[u8]) -> u64 {
+        text_chars(run)
+    }
+
+    fn head(run: &[u8], chars: u64) -> usize {
+        if run.len() as u64 <= chars {
+            return run.len();
+        }
+        let mut starts = run.iter().enumerate().filter(|(_, byte)| starts_char(**byte));
+        // The first character too many; bytes that continue the last one that fits stay with it.
+        starts.nth(usize::try_from(chars).unwrap_or(usize::MAX)).map_or(run.len(), |(at, _)| at)
+    }
+
+    fn tail(run: &[u8], chars: u64) -> usize {
+        let Some(last) = chars.checked_sub(1) else { return run.len() };
+        let mut starts = run.iter().enumerate().rev().filter(|(_, byte)| starts_char(**byte));
+        starts.nth(usize::try_from(last).unwrap_or(usize::MAX)).map_or(0, |(at, _)| at)
+    }
+
+    fn forest(forests: &Forests) -> &Forest<u8> {
+        &forests.text
+    }
+
+    fn forest_mut(forests: &mut Forests) -> &mut Forest<u8> {
+        &mut forests.text
+    }
+
+    fn leaf(node: NodeId) -> Leaf {
+        Leaf::Text(node)
+    }
+}
+
+impl Symbol for u32 {
+    fn chars(run: &[u32]) -> u64 {
+        run.len() as u64 * CHARS_PER_TOKEN
+    }
+
+    fn head(run: &[u32], chars: u64) -> usize {
+        usize::try_from(chars / CHARS_PER_TOKEN).unwrap_or(usize::MAX).min(run.len())
+    }
+
+    fn tail(run: &[u32], chars: u64) -> usize {
+        run.len().saturating_sub(usize::try_from(chars.div_ceil(CHARS_PER_TOKEN)).unwrap_or(usize::MAX))
+    }
+
+    fn forest(forests: &Forests) -> &Forest<u32> {
+        &forests.tokens
+    }
+
+    fn forest_mut(forests: &mut Forests) -> &mut Forest<u32> {
+        &mut forests.tokens
+    }
+
+    fn leaf(node: NodeId) -> Leaf {
+        Leaf::Tokens(node)
+    }
+}
+
+/// How many symbols `a` and `b` have in common at their beginnings.
+pub(super) fn common_prefix<S: Symbol>(a: &[S], b: &[S]) -> usize {
+    const BLOCK: usize = 32;
+    let len = a.len().min(b.len());
+    let (a, b) = (&a[..len], &b[..len]);
+    // The usual case on a path is that the whole edge agrees: one memcmp.
+    if a == b {
+        return len;
+    }
+    let blocks = a.chunks_exact(BLOCK).zip(b.chunks_exact(BLOCK)).take_while(|(x, y)| x == y).count();
+    let start = blocks * BLOCK;
+    start + a[start..].iter().zip(&b[start..]).take_while(|(x, y)| x == y).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn common_prefix_finds_every_position() {
+        let a: Vec<u8> = (0..100).collect();
+        for at in 0..100 {
+            let mut b = a.clone();
+            b[at] = 255;
+            assert_eq!(common_prefix(&a, &b), at);
+            assert_eq!(common_prefix(&a, &a[..at]), at);
+        }
+    }
+
+    #[test]
+    fn heads_and_tails_keep_characters_whole() {
+        let text = "aé日".as_bytes(); // 1 + 2 + 3 bytes
+        assert_eq!([0, 1, 2, 3, 9].map(|n| u8::head(text, n)), [0, 1, 3, 6, 6]);
+        assert_eq!([0, 1, 2, 3, 9].map(|n| u8::tail(text, n)), [6, 3, 1, 0, 0]);
+        assert_eq!([0, 3, 4, 9, 99].map(|n| u32::head(&[1, 2, 3], n)), [0, 0, 1, 2, 3]);
+        assert_eq!([0, 1, 4, 5, 99].map(|n| u32::tail(&[1, 2, 3], n)), [3, 2, 2, 1, 0]);
+    }
+}

@@ -1,0 +1,313 @@
+//! The ledger: what this router has assigned and not yet seen the end of, in requests and in tokens.
+//!
+//! Every assignment is booked here, on every path and under every policy, and gives a lease. Ending the lease takes back
+//! exactly what it had added, once: a counter cannot drift, because what is subtracted is read from the lease and not from
+//! the caller. A worker that is removed keeps its account until its last lease has ended.
+
+pub mod loads;
+
+use std::collections::BTreeMap;
+
+use crate::WorkerId;
+use loads::{Feed, ReportedLoad};
+
+/// Most tokens that one lease may count, prompt and output each. No context window comes near it, and sums of any
+/// number of leases that fits in memory stay far from overflow, whatever a client or a worker claims.
+const MAX_LEASE_TOKENS: u64 = 1 << 32;
+
+/// The booking of one leg on one worker; never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(pub u64);
+
+/// What is in flight: assigned and not finished.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Requests.
+    pub requests: u64,
+    /// Prompt tokens of the requests that have no first token yet.
+    pub queued_prefill_tokens: u64,
+    /// Prompt tokens, and output tokens as far as they were reported.
+    pub tokens: u64,
+}
+
+/// How a leg ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The worker answered to the end.
+    Completed {
+        /// Prompt tokens served from its cache, if it said so.
+        cached_tokens: Option<u64>,
+        /// Prompt length as it counted, if it said so.
+        prompt_tokens: Option<u64>,
+    },
+    /// It failed, or was given up.
+    Failed,
+    /// The client left.
+    ClientGone,
+}
+
+/// How many legs of a worker ended in which way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Assigned since the worker was added.
+    pub assigned: u64,
+    /// Answered to the end.
+    pub completed: u64,
+    /// Failed.
+    pub failed: u64,
+    /// Left by their client.
+    pub client_gone: u64,
+}
+
+/// What one lease has added to its worker's account.
+#[derive(Debug)]
+struct Lease {
+    worker: WorkerId,
+    prompt_tokens: u64,
+    output_tokens: u64,
+    /// No first token yet.
+    queued: bool,
+}
+
+/// One worker's account.
+#[derive(Debug)]
+pub(crate) struct Account {
+    worker: WorkerId,
+    load: Load,
+    tally: Tally,
+    /// What the worker says of itself; absent where no policy wants to know.
+    feed: Option<Feed>,
+    /// The worker has left the fleet.
+    retired: bool,
+}
+
+/// All accounts and leases.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    /// Ordered by worker.
+    accounts: Vec<Account>,
+    leases: BTreeMap<LeaseId, Lease>,
+    bookings: u64,
+    /// How long a load report is believed, in nanoseconds; `None` if nobody wants reports.
+    report_ttl_ns: Option<u64>,
+}
+
+// === impl Load ===
+
+impl Load {
+    /// Takes `amount` from a counter that holds at least as much, as only a lease's own bookings are ever taken.
+    fn take(counter: &mut u64, amount: u64) {
+        debug_assert!(*counter >= amount, "a lease took {amount} from a counter that holds {counter}");
+        *counter = counter.saturating_sub(amount);
+    }
+
+    fn add(&mut self, other: Load) {
+        self.requests += other.requests;
+        self.queued_prefill_tokens += other.queued_prefill_tokens;
+        self.tokens += other.tokens;
+    }
+
+    fn subtract(&mut self, other: Load) {
+        Self::take(&mut self.requests, other.requests);
+        Self::take(&mut self.queued_prefill_tokens, other.queued_prefill_tokens);
+        Self::take(&mut self.tokens, other.tokens);
+    }
+}
+
+// === impl Lease ===
+
+impl Lease {
+    fn load(&self) -> Load {
+        Load {
+            requests: 1,
+            queued_prefill_tokens: if self.queued { self.prompt_tokens } else { 0 },
+            tokens: self.prompt_tokens + self.output_tokens,
+        }
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    fn count(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Completed { .. } => self.completed += 1,
+            Outcome::Failed => self.failed += 1,
+            Outcome::ClientGone => self.client_gone += 1,
+        }
+    }
+}
+
+// === impl Account ===
+
+impl Account {
+    pub(crate) fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        self.load
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// The worker's last load report brought up to `now_ns`; `None` if there is none or it has expired.
+    pub(crate) fn reported(&self, now_ns: u64) -> Option<ReportedLoad> {
+        self.feed.as_ref()?.reported(now_ns, self.load)
+    }
+
+    /// Changes the load, and tells those who must know what it was when.
+    fn change(&mut self, now_ns: u64, change: impl FnOnce(&mut Load)) {
+        change(&mut self.load);
+        if let Some(feed) = &mut self.feed {
+            feed.changed(now_ns, self.load);
+        }
+    }
+}
+
+// === impl Ledger ===
+
+impl Ledger {
+    pub(crate) fn new(report_ttl_ns: Option<u64>) -> Self {
+        Self { accounts: Vec::new(), leases: BTreeMap::new(), bookings: 0, report_ttl_ns }
+    }
+
+    /// Opens the account of a worker; ids come in ascending order.
+    pub(crate) fn open(&mut self, worker: WorkerId) {
+        debug_assert!(
+            self.accounts.last().is_none_or(|last| last.worker < worker),
+            "{worker:?} came out of order"
+        );
+        let feed = self.report_ttl_ns.map(Feed::new);
+        self.accounts.push(Account {
+            worker,
+            load: Load::default(),
+            tally: Tally::default(),
+            feed,
+            retired: false,
+        });
+    }
+
+    /// Closes the account of a worker that has left, now or when its last lease ends.
+    pub(crate) fn retire(&mut self, worker: WorkerId) {
+        if let Some(at) = self.place(worker) {
+            self.accounts[at].retired = true;
+            self.drop_if_done(at);
+        }
+    }
+
+    /// Books a leg on a worker that has an account.
+    pub(crate) fn book(&mut self, now_ns: u64, worker: WorkerId, prompt_tokens: u64) -> LeaseId {
+        self.bookings += 1;
+        let id = LeaseId(self.bookings);
+        let prompt_tokens = prompt_tokens.min(MAX_LEASE_TOKENS);
+        let lease = Lease { worker, prompt_tokens, output_tokens: 0, queued: true };
+        let place = self.place(worker);
+        debug_assert!(place.is_some(), "{worker:?} is booked without an account");
+        if let Some(at) = place {
+            let account = &mut self.accounts[at];
+            account.tally.assigned += 1;
+            account.change(now_ns, |load| load.add(lease.load()));
+            self.leases.insert(id, lease);
+        }
+        id
+    }
+
+    /// The leg's first token came: its prompt is no longer queued. False if the lease has ended.
+    pub(crate) fn first_token(&mut self, now_ns: u64, id: LeaseId) -> bool {
+        self.revise(now_ns, id, |lease| lease.queued = false)
+    }
+
+    /// The leg has given `output_tokens` so far (a smaller number than before is ignored). False if the lease has ended.
+    pub(crate) fn progress(&mut self, now_ns: u64, id: LeaseId, output_tokens: u64) -> bool {
+        let output_tokens = output_tokens.min(MAX_LEASE_TOKENS);
+        self.revise(now_ns, id, |lease| lease.output_tokens = lease.output_tokens.max(output_tokens))
+    }
+
+    /// Ends the lease. False if it has ended before: then nothing happens.
+    pub(crate) fn finish(&mut self, now_ns: u64, id: LeaseId, outcome: Outcome) -> bool {
+        let Some(lease) = self.leases.remove(&id) else { return false };
+        if let Some(at) = self.place(lease.worker) {
+            let account = &mut self.accounts[at];
+            account.tally.count(outcome);
+            account.change(now_ns, |load| load.subtract(lease.load()));
+            self.drop_if_done(at);
+        }
+        true
+    }
+
+    /// The report that a worker gave, or `None` if it gave none that can be used.
+    pub(crate) fn report(&mut self, asked_ns: u64, worker: WorkerId, report: Option<loads::LoadReport>) {
+        if let Some(at) = self.place(worker)
+            && let Some(feed) = &mut self.accounts[at].feed
+        {
+            feed.report(asked_ns, report);
+        }
+    }
+
+    /// All accounts, those of removed workers too, ordered by worker.
+    pub(crate) fn accounts(&self) -> &[Account] {
+        &self.accounts
+    }
+
+    /// How many legs were booked so far.
+    pub(crate) fn bookings(&self) -> u64 {
+        self.bookings
+    }
+
+    /// How many leases have not ended.
+    pub(crate) fn open_leases(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// Whether every account equals the sum of its leases.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let mut sums: BTreeMap<WorkerId, Load> = BTreeMap::new();
+        for lease in self.leases.values() {
+            sums.entry(lease.worker).or_default().add(lease.load());
+        }
+        for account in &self.accounts {
+            let sum = sums.remove(&account.worker).unwrap_or_default();
+            if sum != account.load {
+                return Err(format!(
+                    "{:?}: the account says {:?}, its leases {sum:?}",
+                    account.worker, account.load
+                ));
+            }
+        }
+        if sums.is_empty() { Ok(()) } else { Err(format!("leases without an account: {sums:?}")) }
+    }
+
+    /// Changes a lease, and its worker's account by the difference.
+    fn revise(&mut self, now_ns: u64, id: LeaseId, change: impl FnOnce(&mut Lease)) -> bool {
+        let Some(lease) = self.leases.get_mut(&id) else { return false };
+        let before = lease.load();
+        change(lease);
+        let (worker, after) = (lease.worker, lease.load());
+        if before != after
+            && let Some(at) = self.place(worker)
+        {
+            self.accounts[at].change(now_ns, |load| {
+                load.subtract(before);
+                load.add(after);
+            });
+        }
+        true
+    }
+
+    fn drop_if_done(&mut self, at: usize) {
+        let account = &self.accounts[at];
+        if account.retired && account.load.requests == 0 {
+            self.accounts.remove(at);
+        }
+    }
+
+    fn place(&self, worker: WorkerId) -> Option<usize> {
+        self.accounts.binary_search_by_key(&worker, |account| account.worker).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! Policies: which of the candidates gets a request.
+//!
+//! A policy is one file here and one row in [`POLICIES`]. It decides in two steps. [`Policy::choose`] is pure: it reads the
+//! [`Decision`] and the policy's memory and changes nothing, so asking is free and asking twice gives the same answer.
+//! [`Policy::booked`] is told what was booked, and only then may the policy learn: a cursor moves, a key sticks.
+//!
+//! A policy reads the candidate rows and nothing else of the fleet; that they are healthy, in scope and not tried yet is
+//! seen to before it is asked. A choice borrows its row from the decision, so no other worker can be chosen.
+
+mod balance;
+mod bucket;
+mod cache_aware;
+mod candidates;
+mod config;
+mod consistent_hashing;
+mod manual;
+mod options;
+mod power_of_two;
+mod prefix_hash;
+mod random;
+mod ring;
+mod round_robin;
+mod spelling;
+mod sticky;
+mod table;
+
+use std::fmt;
+
+pub use cache_aware::OWNER_SLACK_CHARS;
+pub use candidates::{Candidate, Candidates};
+pub use config::{PolicyConfig, UnknownPolicy};
+pub use options::{OptionError, OptionKind, OptionSpec, OptionValue};
+pub use table::{POLICIES, PolicyRow};
+
+use crate::draw::Draws;
+use crate::fleet::Worker;
+use crate::index::IndexLimits;
+use crate::request::RouteRequest;
+use crate::{Unroutable, WorkerId};
+
+/// Chooses workers.
+pub trait Policy: fmt::Debug + Send {
+    /// The worker for this request.
+    ///
+    /// # Errors
+    /// The request asks for what no candidate can give.
+    fn choose<'d>(&self, decision: &'d Decision<'_>) -> Result<Choice<'d>, Unroutable>;
+
+    /// The choice was booked.
+    fn booked(&mut self, _decision: &Decision<'_>, _choice: Choice<'_>) {}
+
+    /// A worker has joined the fleet.
+    fn worker_added(&mut self, _worker: &Worker) {}
+
+    /// A worker has left the fleet; its id never comes back.
+    fn worker_removed(&mut self, _worker: WorkerId) {}
+
+    /// Time has come to `now_ns`.
+    fn tick(&mut self, _now_ns: u64) {}
+
+    /// When [`Policy::tick`] has something to do.
+    fn next_deadline(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// What a policy needs to be told besides the request and the books.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Signals {
+    /// What each worker's cache is believed to hold; `None` if not needed.
+    pub prefix_index: Option<IndexLimits>,
+    /// What workers say of their load.
+    pub loads: bool,
+}
+
+/// One decision: everything that a choice may depend on.
+#[derive(Debug)]
+pub struct Decision<'a> {
+    /// The time.
+    pub now_ns: u64,
+    /// The request.
+    pub request: &'a RouteRequest<'a>,
+    /// The workers to choose from, ordered by id.
+    pub candidates: Candidates<'a>,
+    /// All workers of the scope, also those that cannot be chosen now, ordered by id.
+    pub members: &'a [WorkerId],
+    /// Characters of the prompt that the index looked at.
+    pub prompt_chars: u64,
+    pub(crate) seed: u64,
+    pub(crate) bookings: u64,
+}
+
+impl Decision<'_> {
+    /// The random draws of this decision; every call starts them anew.
+    #[must_use]
+    pub fn draws(&self) -> Draws {
+        Draws::new(self.seed, self.bookings)
+    }
+}
+
+/// A chosen candidate, and why.
+#[derive(Debug, Clone, Copy)]
+pub struct Choice<'d> {
+    /// Who.
+    pub candidate: &'d Candidate<'d>,
+    /// Why.
+    pub reason: Reason,
+}
+
+impl<'d> Choice<'d> {
+    /// A choice of `candidate` for `reason`.
+    #[must_use]
+    pub fn new(candidate: &'d Candidate<'d>, reason: Reason) -> Self {
+        Self { candidate, reason }
+    }
+}
+
+/// Why a worker was chosen: one of the labels in the policy's row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reason(&'static str);
+
+impl Reason {
+    /// The reason of that label.
+    #[must_use]
+    pub const fn new(label: &'static str) -> Self {
+        Self(label)
+    }
+
+    /// The label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+#[cfg(test)]
+mod contract_tests;

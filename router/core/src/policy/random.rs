@@ -1,0 +1,29 @@
+//! `random`: any worker.
+
+use super::table::PolicyRow;
+use super::{Choice, Decision, Policy, Reason, Signals};
+use crate::Unroutable;
+use crate::fleet::Role;
+
+const DRAW: Reason = Reason::new("draw");
+
+pub(super) const ROW: PolicyRow = PolicyRow {
+    name: "random",
+    summary: "Any worker, each as likely as the others.",
+    options: &[],
+    reasons: &[DRAW.as_str()],
+    needs_header: false,
+    roles: &Role::ALL,
+    signals: |_| Signals::default(),
+    build: |_| Box::new(Random),
+};
+
+#[derive(Debug)]
+struct Random;
+
+impl Policy for Random {
+    fn choose<'d>(&self, decision: &'d Decision<'_>) -> Result<Choice<'d>, Unroutable> {
+        let place = decision.draws().below(decision.candidates.len());
+        Ok(Choice::new(decision.candidates.at(place), DRAW))
+    }
+}

@@ -1,0 +1,43 @@
+//! The table of policies. Command-line help, configuration, documents, metric labels, contract tests and scenarios read
+//! it; a new policy is one file and one line here.
+
+use super::config::PolicyConfig;
+use super::options::OptionSpec;
+use super::{Policy, Signals};
+use super::{
+    bucket, cache_aware, consistent_hashing, manual, power_of_two, prefix_hash, random, round_robin,
+};
+use crate::fleet::Role;
+
+/// What there is to know about a policy without running it.
+#[derive(Debug)]
+pub struct PolicyRow {
+    /// Its name.
+    pub name: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// What can be set.
+    pub options: &'static [OptionSpec],
+    /// Every reason that it gives.
+    pub reasons: &'static [&'static str],
+    /// Whether it is of use only to requests that carry a routing header.
+    pub needs_header: bool,
+    /// The roles of workers that it can choose among.
+    pub roles: &'static [Role],
+    /// What it needs to be told, with given options.
+    pub signals: fn(&PolicyConfig) -> Signals,
+    /// Makes one, with given options.
+    pub build: fn(&PolicyConfig) -> Box<dyn Policy>,
+}
+
+/// All policies.
+pub const POLICIES: &[PolicyRow] = &[
+    round_robin::ROW,
+    random::ROW,
+    power_of_two::ROW,
+    cache_aware::ROW,
+    bucket::ROW,
+    consistent_hashing::ROW,
+    prefix_hash::ROW,
+    manual::ROW,
+];

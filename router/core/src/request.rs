@@ -1,0 +1,74 @@
+//! What goes into a decision and what comes out of it.
+
+use crate::ledger::LeaseId;
+use crate::policy::Reason;
+use crate::{PromptView, ScopeId, WorkerId};
+
+/// A request, as far as routing looks at it.
+#[derive(Debug, Clone, Copy)]
+pub struct RouteRequest<'a> {
+    /// The workers that may serve it: see [`crate::Router::scope`].
+    pub scope: ScopeId,
+    /// Its prompt.
+    pub prompt: PromptView<'a>,
+    /// Length of the prompt in tokens, as an estimate.
+    pub prompt_tokens: u64,
+    /// Most output tokens it may give, if it says so.
+    pub output_budget: Option<u64>,
+    /// What its headers say about where it wants to go.
+    pub keys: RoutingKeys<'a>,
+    /// Workers that it has been tried on.
+    pub exclude: &'a [WorkerId],
+}
+
+/// Routing keys of a request, from its headers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RoutingKeys<'a> {
+    /// The worker that it asks for: its index in the order of adding, or its URL.
+    pub target_worker: Option<&'a str>,
+    /// The key by which requests that belong together are known.
+    pub routing_key: Option<&'a str>,
+    /// What tells clients apart when they send no key: the first of Authorization, X-Forwarded-For and Cookie, without
+    /// the router's own key.
+    pub implicit: Option<&'a str>,
+}
+
+/// Where a request goes, booked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Assignment {
+    /// The chosen worker.
+    pub worker: WorkerId,
+    /// The booking; must be ended by [`crate::Router::finish`].
+    pub lease: LeaseId,
+    /// Why that worker.
+    pub reason: Reason,
+    /// Characters of the prompt that the index believes to be in that worker's cache.
+    pub matched_chars: u64,
+    /// Characters of the prompt that the index looked at.
+    pub prompt_chars: u64,
+    /// Prompt tokens that the router believes to be in that worker's cache; `None` where the policy holds no such belief.
+    pub predicted_cached_tokens: Option<u64>,
+}
+
+/// Why a request goes nowhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unroutable {
+    /// Nobody serves this scope.
+    #[error("no worker serves this model")]
+    NoWorkers,
+    /// There are workers, and none is healthy.
+    #[error("no worker is available: all {workers} are unhealthy")]
+    NoneHealthy {
+        /// Workers in the scope.
+        workers: usize,
+    },
+    /// Every healthy worker has been tried.
+    #[error("no worker is left to try: {tried} have been tried")]
+    AllTried {
+        /// Healthy workers in the scope that were excluded.
+        tried: usize,
+    },
+    /// The request asks for a worker that cannot have it.
+    #[error("the target worker that was asked for is not available")]
+    TargetUnavailable,
+}

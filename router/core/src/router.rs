@@ -1,0 +1,391 @@
+//! The router: one policy, the fleet and the ledger behind one set of calls.
+//!
+//! It reads no clock and draws from no hidden source: the same calls with the same arguments give the same answers, in a
+//! live process and in virtual time. It does not hold the prefix index, whose lookup is made outside the lock that guards
+//! this; its answer comes in with the request.
+
+use smallvec::SmallVec;
+
+use crate::fleet::{Fleet, Role, Worker, WorkerSpec};
+use crate::index::Matches;
+use crate::ledger::loads::{LoadReport, LoadUnknown};
+use crate::ledger::{Account, LeaseId, Ledger, Load, Outcome, Tally};
+use crate::policy::{Candidate, Candidates, Choice, Decision, Policy, PolicyConfig, Reason, Signals};
+use crate::prompt::{CHARS_PER_TOKEN, INDEXED_BYTES, PromptView};
+use crate::request::{Assignment, RouteRequest, Unroutable};
+use crate::{ScopeId, WorkerId};
+
+/// Nanoseconds between two questions for a worker's load.
+pub const DEFAULT_LOAD_POLL_INTERVAL_NS: u64 = 1_000_000_000;
+
+/// Nanoseconds after which a load report is no longer believed: three questions without an answer.
+pub const DEFAULT_LOAD_REPORT_TTL_NS: u64 = 3 * DEFAULT_LOAD_POLL_INTERVAL_NS;
+
+/// How a router is to work.
+#[derive(Debug, Clone)]
+pub struct RouterConfig {
+    /// The policy and its options.
+    pub policy: PolicyConfig,
+    /// Where random draws come from.
+    pub seed: u64,
+    /// Nanoseconds between two questions for a worker's load.
+    pub load_poll_interval_ns: u64,
+    /// Nanoseconds, counted from the asking, after which a load report is no longer believed.
+    pub load_report_ttl_ns: u64,
+}
+
+/// A configuration that cannot work.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// Nobody can be asked all the time.
+    #[error("the load poll interval must be above 0")]
+    NoPollInterval,
+    /// Every report would be too old before the next one.
+    #[error("load reports would expire after {ttl_ns} ns, before the next poll at {interval_ns} ns")]
+    ReportsExpireEarly {
+        /// When reports expire.
+        ttl_ns: u64,
+        /// When the next one comes.
+        interval_ns: u64,
+    },
+}
+
+/// A worker and what is in flight on it.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkerView<'a> {
+    /// The worker.
+    pub worker: &'a Worker,
+    /// What this router has in flight on it.
+    pub load: Load,
+    /// How its legs ended so far.
+    pub tally: Tally,
+}
+
+/// What would be booked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proposal {
+    /// The worker.
+    pub worker: WorkerId,
+    /// Why that one.
+    pub reason: Reason,
+    /// Characters of the prompt that the index believes to be in its cache.
+    pub matched_chars: u64,
+}
+
+/// Decides where requests go, and keeps the books about it.
+#[derive(Debug)]
+pub struct Router {
+    config: RouterConfig,
+    signals: Signals,
+    policy: Box<dyn Policy>,
+    fleet: Fleet,
+    ledger: Ledger,
+}
+
+// === impl RouterConfig ===
+
+impl RouterConfig {
+    /// This policy and seed, the rest by default.
+    #[must_use]
+    pub fn new(policy: PolicyConfig, seed: u64) -> Self {
+        Self {
+            policy,
+            seed,
+            load_poll_interval_ns: DEFAULT_LOAD_POLL_INTERVAL_NS,
+            load_report_ttl_ns: DEFAULT_LOAD_REPORT_TTL_NS,
+        }
+    }
+
+    fn check(&self) -> Result<(), PolicyError> {
+        let (interval_ns, ttl_ns) = (self.load_poll_interval_ns, self.load_report_ttl_ns);
+        match interval_ns {
+            0 => Err(PolicyError::NoPollInterval),
+            _ if ttl_ns < interval_ns => Err(PolicyError::ReportsExpireEarly { ttl_ns, interval_ns }),
+            _ => Ok(()),
+        }
+    }
+}
+
+// === impl Proposal ===
+
+impl Proposal {
+    fn of(choice: Choice<'_>) -> Self {
+        let Choice { candidate, reason } = choice;
+        Self { worker: candidate.worker, reason, matched_chars: candidate.matched_chars }
+    }
+}
+
+// === impl Router ===
+
+impl Router {
+    /// A router without workers.
+    ///
+    /// # Errors
+    /// The configuration cannot work.
+    pub fn new(config: RouterConfig) -> Result<Self, PolicyError> {
+        config.check()?;
+        let signals = config.policy.signals();
+        let ledger = Ledger::new(signals.loads.then_some(config.load_report_ttl_ns));
+        let policy = config.policy.build();
+        Ok(Self { config, signals, policy, fleet: Fleet::new(), ledger })
+    }
+
+    /// How it was told to work.
+    #[must_use]
+    pub fn config(&self) -> &RouterConfig {
+        &self.config
+    }
+
+    /// What its policy needs to be told.
+    #[must_use]
+    pub fn signals(&self) -> Signals {
+        self.signals
+    }
+
+    /// Adds a worker behind all others, healthy. Its id is its place in the order of adding, from 0.
+    pub fn add_worker(&mut self, _now_ns: u64, spec: WorkerSpec) -> WorkerId {
+        let worker = self.fleet.add(spec);
+        self.ledger.open(worker.id);
+        self.policy.worker_added(worker);
+        worker.id
+    }
+
+    /// Takes a worker out of the fleet; what is in flight on it stays booked until it ends. False if there is no such one.
+    pub fn remove_worker(&mut self, _now_ns: u64, id: WorkerId) -> bool {
+        let removed = self.fleet.remove(id);
+        if removed {
+            self.ledger.retire(id);
+            self.policy.worker_removed(id);
+        }
+        removed
+    }
+
+    /// Says whether a worker may get requests; whether that is news. A worker that comes back after it was down may have
+    /// lost its cache: the caller should then make the prefix index forget it.
+    pub fn set_healthy(&mut self, now_ns: u64, id: WorkerId, healthy: bool) -> bool {
+        let changed = self.fleet.set_healthy(id, healthy);
+        if changed {
+            self.ledger.report(now_ns, id, None);
+        }
+        changed
+    }
+
+    /// The scope of the workers that serve `model` in a role. A model that no worker has stated, or none, means all workers
+    /// of that role.
+    #[must_use]
+    pub fn scope(&self, role: Role, model: Option<&str>) -> ScopeId {
+        self.fleet.scope(role, model)
+    }
+
+    /// Chooses a worker and books the request on it. `matches` is the index's answer for the request's prompt, or empty.
+    ///
+    /// # Errors
+    /// No worker can have the request; nothing is booked.
+    pub fn assign(
+        &mut self,
+        now_ns: u64,
+        request: &RouteRequest<'_>,
+        matches: &Matches,
+    ) -> Result<Assignment, Unroutable> {
+        let mut members = Members::new();
+        let candidates = candidates(&self.fleet, &self.ledger, now_ns, request, matches, &mut members)?;
+        let decision = decision(&self.config, &self.ledger, now_ns, request, matches, candidates, &members);
+        let choice = self.policy.choose(&decision)?;
+        self.policy.booked(&decision, choice);
+        let Proposal { worker, reason, matched_chars } = Proposal::of(choice);
+        let lease = self.ledger.book(now_ns, worker, request.prompt_tokens);
+        let predicted =
+            self.signals.prefix_index.map(|_| predicted_cached_tokens(request, matches, matched_chars));
+        Ok(Assignment {
+            worker,
+            lease,
+            reason,
+            matched_chars,
+            prompt_chars: matches.prompt_chars(),
+            predicted_cached_tokens: predicted,
+        })
+    }
+
+    /// What [`Router::assign`] would choose now.
+    ///
+    /// # Errors
+    /// As [`Router::assign`].
+    pub fn propose(
+        &self,
+        now_ns: u64,
+        request: &RouteRequest<'_>,
+        matches: &Matches,
+    ) -> Result<Proposal, Unroutable> {
+        let mut members = Members::new();
+        let candidates = candidates(&self.fleet, &self.ledger, now_ns, request, matches, &mut members)?;
+        let decision = decision(&self.config, &self.ledger, now_ns, request, matches, candidates, &members);
+        self.policy.choose(&decision).map(Proposal::of)
+    }
+
+    /// The first token of a leg came. False if its lease has ended.
+    pub fn first_token(&mut self, now_ns: u64, lease: LeaseId) -> bool {
+        self.ledger.first_token(now_ns, lease)
+    }
+
+    /// A leg has given `output_tokens` so far. False if its lease has ended.
+    pub fn progress(&mut self, now_ns: u64, lease: LeaseId, output_tokens: u64) -> bool {
+        self.ledger.progress(now_ns, lease, output_tokens)
+    }
+
+    /// A leg has ended, however. Ending it again does nothing and gives false.
+    pub fn finish(&mut self, now_ns: u64, lease: LeaseId, outcome: Outcome) -> bool {
+        self.ledger.finish(now_ns, lease, outcome)
+    }
+
+    /// A worker's answer to the question for its load that was sent at `asked_ns`.
+    pub fn report_loads(
+        &mut self,
+        asked_ns: u64,
+        now_ns: u64,
+        worker: WorkerId,
+        report: Result<LoadReport, LoadUnknown>,
+    ) {
+        self.ledger.report(asked_ns.min(now_ns), worker, report.ok());
+    }
+
+    /// Time has come to `now_ns`.
+    pub fn tick(&mut self, now_ns: u64) {
+        self.policy.tick(now_ns);
+    }
+
+    /// When [`Router::tick`] has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.policy.next_deadline()
+    }
+
+    /// The fleet, in the order of adding.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerView<'_>> {
+        let mut accounts = Cursor::new(self.ledger.accounts(), Account::worker);
+        self.fleet.workers().iter().map(move |worker| {
+            let account = accounts.find(worker.id);
+            let load = account.map_or_else(Load::default, Account::load);
+            WorkerView { worker, load, tally: account.map_or_else(Tally::default, Account::tally) }
+        })
+    }
+
+    /// How many legs were booked so far.
+    #[must_use]
+    pub fn bookings(&self) -> u64 {
+        self.ledger.bookings()
+    }
+
+    /// How many legs have not ended, those on removed workers too.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.ledger.open_leases()
+    }
+
+    /// Whether the books agree with themselves; for tests, as it walks through all leases.
+    ///
+    /// # Errors
+    /// What does not agree.
+    pub fn check(&self) -> Result<(), String> {
+        self.ledger.check()
+    }
+}
+
+type Members = SmallVec<[WorkerId; 16]>;
+
+/// The rows that the policy may choose from; `members` takes all workers of the scope.
+fn candidates<'a>(
+    fleet: &'a Fleet,
+    ledger: &Ledger,
+    now_ns: u64,
+    request: &RouteRequest<'_>,
+    matches: &Matches,
+    members: &mut Members,
+) -> Result<Candidates<'a>, Unroutable> {
+    let mut accounts = Cursor::new(ledger.accounts(), Account::worker);
+    let mut matched = Cursor::new(matches.rows(), |row| row.0);
+    let mut rows = SmallVec::with_capacity(fleet.workers().len());
+    let mut tried = 0;
+    for worker in fleet.members(request.scope) {
+        members.push(worker.id);
+        let excluded = request.exclude.contains(&worker.id);
+        tried += usize::from(worker.healthy && excluded);
+        if !worker.healthy || excluded {
+            continue;
+        }
+        let account = accounts.find(worker.id);
+        rows.push(Candidate {
+            worker: worker.id,
+            url: &worker.url,
+            load: account.map_or_else(Load::default, Account::load),
+            reported: account.and_then(|account| account.reported(now_ns)),
+            matched_chars: matched.find(worker.id).map_or(0, |row| row.1),
+        });
+    }
+    Candidates::new(rows).ok_or(match members.len() {
+        0 => Unroutable::NoWorkers,
+        _ if tried > 0 => Unroutable::AllTried { tried },
+        workers => Unroutable::NoneHealthy { workers },
+    })
+}
+
+fn decision<'a>(
+    config: &RouterConfig,
+    ledger: &Ledger,
+    now_ns: u64,
+    request: &'a RouteRequest<'a>,
+    matches: &Matches,
+    candidates: Candidates<'a>,
+    members: &'a [WorkerId],
+) -> Decision<'a> {
+    Decision {
+        now_ns,
+        request,
+        candidates,
+        members,
+        prompt_chars: matches.prompt_chars(),
+        seed: config.seed,
+        bookings: ledger.bookings(),
+    }
+}
+
+/// Prompt tokens that a match of `matched_chars` stands for. At least one token of every prompt is computed, since an
+/// engine needs it to begin.
+fn predicted_cached_tokens(request: &RouteRequest<'_>, matches: &Matches, matched_chars: u64) -> u64 {
+    let tokens = match request.prompt {
+        PromptView::Tokens(_) => matched_chars / CHARS_PER_TOKEN,
+        PromptView::Unreadable => 0,
+        PromptView::Text(text) => {
+            // The index has looked at the beginning only of a long prompt.
+            let looked_at = text.len().min(INDEXED_BYTES) as f64 / text.len().max(1) as f64;
+            let share = looked_at * matched_chars as f64 / matches.prompt_chars().max(1) as f64;
+            (share * request.prompt_tokens as f64).round() as u64
+        }
+    };
+    tokens.min(request.prompt_tokens.saturating_sub(1))
+}
+
+/// Finds rows by worker for workers that are asked for in ascending order, in one pass over both.
+struct Cursor<'a, T, F> {
+    rows: &'a [T],
+    worker: F,
+}
+
+impl<'a, T, F: Fn(&T) -> WorkerId> Cursor<'a, T, F> {
+    fn new(rows: &'a [T], worker: F) -> Self {
+        Self { rows, worker }
+    }
+
+    fn find(&mut self, wanted: WorkerId) -> Option<&'a T> {
+        while let Some((row, rest)) = self.rows.split_first() {
+            match (self.worker)(row).cmp(&wanted) {
+                std::cmp::Ordering::Less => self.rows = rest,
+                std::cmp::Ordering::Equal => return Some(row),
+                std::cmp::Ordering::Greater => return None,
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,26 @@
+//! The one place of this crate that reads the monotonic clock.
+
+use std::time::{Duration, Instant};
+
+/// Nanoseconds since the process's start, the time that the decision core is fed with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// A clock that starts at 0 now.
+    pub(crate) fn start() -> Self {
+        Self { origin: Instant::now() }
+    }
+
+    /// The time now, in nanoseconds.
+    pub(crate) fn now_ns(self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The instant of `at_ns`, for the runtime's timers.
+    pub(crate) fn instant(self, at_ns: u64) -> tokio::time::Instant {
+        (self.origin + Duration::from_nanos(at_ns)).into()
+    }
+}

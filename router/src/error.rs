@@ -1,0 +1,116 @@
+//! The router's own refusals, and the one place that turns them into HTTP.
+//!
+//! Clients see a status, an OpenAI-shaped body and a stable code; what went wrong inside, and on which worker,
+//! is for the log.
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+
+use crate::body::Body;
+
+/// Carries the code of a refusal.
+pub(crate) const ERROR_CODE: HeaderName = HeaderName::from_static("x-router-error-code");
+/// The same under the name that the gateway's users know.
+pub(crate) const GATEWAY_ERROR_CODE: HeaderName = HeaderName::from_static("x-smg-error-code");
+
+/// Why the router answered in a worker's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Refusal {
+    /// The path is none of ours.
+    NotFound,
+    /// The path exists, but not with this method.
+    MethodNotAllowed { allowed: &'static str },
+    /// The body is longer than `--max-payload-size`.
+    PayloadTooLarge,
+    /// The body could not be received.
+    BadBody,
+    /// No worker may be used now.
+    NoWorker,
+    /// The assigned worker did not accept a connection.
+    ConnectFailed,
+    /// The worker's connection broke before a response head came.
+    UpstreamBroken,
+    /// No response head within `--request-timeout-secs`.
+    UpstreamTimeout,
+}
+
+impl Refusal {
+    /// The status, the stable code, OpenAI's error type and the text for the client.
+    const fn parts(self) -> (StatusCode, &'static str, &'static str, &'static str) {
+        const CLIENT: &str = "invalid_request_error";
+        const SERVER: &str = "server_error";
+        match self {
+            Self::NotFound => (StatusCode::NOT_FOUND, "not_found", CLIENT, "The router has no such path."),
+            Self::MethodNotAllowed { .. } => (
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                CLIENT,
+                "This path is not served with this method.",
+            ),
+            Self::PayloadTooLarge => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "payload_too_large",
+                CLIENT,
+                "The request body is longer than the router accepts.",
+            ),
+            Self::BadBody => (
+                StatusCode::BAD_REQUEST,
+                "body_not_received",
+                CLIENT,
+                "The request body could not be received in full.",
+            ),
+            Self::NoWorker => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "no_available_workers",
+                SERVER,
+                "No worker is available to serve this request.",
+            ),
+            Self::ConnectFailed => (
+                StatusCode::BAD_GATEWAY,
+                "upstream_connect_failed",
+                SERVER,
+                "The worker assigned to this request could not be reached.",
+            ),
+            Self::UpstreamBroken => (
+                StatusCode::BAD_GATEWAY,
+                "upstream_connection_lost",
+                SERVER,
+                "The worker's connection was lost before it answered.",
+            ),
+            Self::UpstreamTimeout => (
+                StatusCode::GATEWAY_TIMEOUT,
+                "upstream_timeout",
+                SERVER,
+                "The worker did not answer in time.",
+            ),
+        }
+    }
+
+    /// The stable code, for headers and metric labels.
+    pub(crate) const fn code(self) -> &'static str {
+        self.parts().1
+    }
+
+    /// The answer to the client.
+    pub(crate) fn response(self) -> Response<Body> {
+        let (status, code, kind, message) = self.parts();
+        let body = serde_json::json!({"error": {"message": message, "type": kind, "code": code}});
+        let mut response = Response::new(Body::own(Bytes::from(body.to_string())));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ERROR_CODE, HeaderValue::from_static(code));
+        headers.insert(GATEWAY_ERROR_CODE, HeaderValue::from_static(code));
+        match self {
+            Self::MethodNotAllowed { allowed } => {
+                headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
+            }
+            // What is left of the body is not read, so the connection cannot serve another request.
+            Self::PayloadTooLarge | Self::BadBody => {
+                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            _ => {}
+        }
+        response
+    }
+}

@@ -1,0 +1,83 @@
+//! Which header fields cross the router.
+//!
+//! All end-to-end fields do, in both directions, repeated ones included. What concerns one connection only
+//! (RFC 9110 section 7.6.1, with the older names) is dropped, and so is whatever `Connection` names.
+
+use http::header::{self, HeaderMap, HeaderName};
+
+/// Fields of one connection, whether `Connection` names them or not.
+const HOP_BY_HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Drops the fields that end at this hop.
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(header::CONNECTION) {
+        for name in named_by_connection(headers) {
+            headers.remove(name);
+        }
+    }
+    for name in &HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+/// The fields that `Connection` lists. Framing is ours to decide, so a list cannot remove it.
+fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    let lists = headers.get_all(header::CONNECTION).iter().filter_map(|list| list.to_str().ok());
+    let names = lists.flat_map(|list| list.split(',')).filter_map(|name| name.trim().parse().ok());
+    names.filter(|name| *name != header::CONTENT_LENGTH && *name != header::HOST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn map(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pairs = fields
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let mut headers = HeaderMap::new();
+        pairs.for_each(|(name, value)| {
+            headers.append(name, value);
+        });
+        headers
+    }
+
+    #[test]
+    fn only_what_concerns_the_connection_is_dropped() {
+        let mut headers = map(&[
+            ("connection", "keep-alive, X-Own"),
+            ("connection", "x-second,, content-length"),
+            ("keep-alive", "timeout=5"),
+            ("transfer-encoding", "chunked"),
+            ("te", "trailers"),
+            ("upgrade", "h2c"),
+            ("x-own", "1"),
+            ("x-second", "2"),
+            ("content-length", "3"),
+            ("x-kept", "a"),
+            ("x-kept", "b"),
+            ("authorization", "Bearer k"),
+            ("set-cookie", "c"),
+        ]);
+        strip_hop_by_hop(&mut headers);
+        let kept = map(&[
+            ("content-length", "3"),
+            ("x-kept", "a"),
+            ("x-kept", "b"),
+            ("authorization", "Bearer k"),
+            ("set-cookie", "c"),
+        ]);
+        assert_eq!(headers, kept);
+    }
+}

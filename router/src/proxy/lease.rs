@@ -1,0 +1,131 @@
+//! What a request holds while it is with a worker, as guards: whatever becomes of the request's task, dropping
+//! them settles the books.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use router_core::index::Credit;
+use router_core::{Assignment, LeaseId, Outcome};
+
+use super::endpoint::Endpoint;
+use super::meter::Counts;
+use super::prepare;
+use crate::shared::Shared;
+
+/// The booking of one request on one worker. Dropped without an outcome, the client has gone.
+pub(crate) struct Lease {
+    shared: Arc<Shared>,
+    id: LeaseId,
+    open: bool,
+}
+
+impl Lease {
+    pub(crate) fn new(shared: Arc<Shared>, assignment: &Assignment) -> Self {
+        Self { shared, id: assignment.lease, open: true }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.shared.clock.now_ns()
+    }
+
+    /// The first token came.
+    pub(crate) fn first_token(&self, now_ns: u64) {
+        self.shared.router.lock().first_token(now_ns, self.id);
+    }
+
+    /// `output_tokens` have come so far.
+    pub(crate) fn progress(&self, now_ns: u64, output_tokens: u64) {
+        self.shared.router.lock().progress(now_ns, self.id, output_tokens);
+    }
+
+    /// The request is over.
+    pub(crate) fn finish(mut self, outcome: Outcome) {
+        self.close(outcome);
+    }
+
+    fn close(&mut self, outcome: Outcome) {
+        if std::mem::take(&mut self.open) {
+            let now_ns = self.now_ns();
+            self.shared.router.lock().finish(now_ns, self.id, outcome);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.close(Outcome::ClientGone);
+    }
+}
+
+impl std::fmt::Debug for Lease {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lease").field("id", &self.id).field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+/// The outcome of a complete answer.
+pub(crate) fn outcome(status: http::StatusCode, counts: Counts) -> Outcome {
+    if status.is_server_error() {
+        return Outcome::Failed;
+    }
+    Outcome::Completed { cached_tokens: counts.cached_tokens, prompt_tokens: counts.prompt_tokens }
+}
+
+/// A booking that no response head has confirmed: the lease, and the credit in the prefix index that is
+/// withdrawn unless one comes.
+pub(crate) struct Booking {
+    /// Declared first, so dropped first: the books are closed before the index is looked at.
+    lease: Lease,
+    credit: Pledge,
+}
+
+/// A credit that is withdrawn when this is dropped before it was kept. The body is kept rather than the prompt:
+/// it is there anyway, and read anew only in this rare case.
+pub(crate) struct Pledge {
+    shared: Arc<Shared>,
+    endpoint: &'static Endpoint,
+    body: Bytes,
+    /// `None` without an index, and once it is settled.
+    credit: Option<Credit>,
+}
+
+impl Booking {
+    pub(crate) fn new(lease: Lease, credit: Pledge) -> Self {
+        Self { lease, credit }
+    }
+
+    /// A response head came: the credit stands.
+    pub(crate) fn confirm(self) -> Lease {
+        let Self { lease, mut credit } = self;
+        credit.credit = None;
+        lease
+    }
+
+    /// No response head came, and the worker is to blame.
+    pub(crate) fn fail(self) {
+        self.lease.finish(Outcome::Failed);
+    }
+}
+
+impl Pledge {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        endpoint: &'static Endpoint,
+        body: Bytes,
+        credit: Option<Credit>,
+    ) -> Self {
+        Self { shared, endpoint, body, credit }
+    }
+}
+
+impl Drop for Pledge {
+    fn drop(&mut self) {
+        if let Some(credit) = self.credit.take() {
+            prepare::withdraw(&self.shared, self.endpoint, &self.body, credit);
+        }
+    }
+}

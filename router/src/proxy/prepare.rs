@@ -1,0 +1,82 @@
+//! From bytes to a booking: what the request says, which worker gets it, and the credit for its prompt.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, header};
+use protocol::view::{First, RequestView};
+use router_core::index::{Credit, Matches};
+use router_core::{Assignment, PromptView, Role, RouteRequest, RoutingKeys};
+
+use super::endpoint::Endpoint;
+use super::lease::{Booking, Lease, Pledge};
+use crate::error::Refusal;
+use crate::shared::Shared;
+
+const TARGET_WORKER: HeaderName = HeaderName::from_static("x-smg-target-worker");
+const ROUTING_KEY: HeaderName = HeaderName::from_static("x-smg-routing-key");
+/// What stands in for a routing key: the first of these that the client sent.
+const IMPLICIT_KEYS: [HeaderName; 3] =
+    [header::AUTHORIZATION, HeaderName::from_static("x-forwarded-for"), header::COOKIE];
+
+/// Chooses a worker and books the request on it.
+///
+/// Only `assign` runs under the decision lock; reading the body and walking the index do not.
+///
+/// # Errors
+/// [`Refusal::NoWorker`].
+pub(crate) fn book(
+    shared: &Arc<Shared>,
+    endpoint: &'static Endpoint,
+    headers: &HeaderMap,
+    body: &Bytes,
+) -> Result<(Assignment, Booking, bool), Refusal> {
+    let view = RequestView::read(endpoint.dialect, body);
+    let prompt = prompt_view(&view);
+    let scope = shared.router.lock().scope(Role::Regular, view.model.as_deref());
+    let request = RouteRequest {
+        scope,
+        prompt,
+        prompt_tokens: view.prompt.estimated_tokens(),
+        output_budget: view.output_budget,
+        keys: routing_keys(headers),
+        exclude: &[],
+    };
+    let matches = match &shared.index {
+        Some(index) => index.read().lookup(scope, prompt),
+        None => Matches::default(),
+    };
+    let now_ns = shared.clock.now_ns();
+    let assigned = shared.router.lock().assign(now_ns, &request, &matches);
+    let assignment = assigned.map_err(|_| Refusal::NoWorker)?;
+    let lease = Lease::new(Arc::clone(shared), &assignment);
+    let credit = shared.index.as_ref().map(|index| index.write().credit(scope, prompt, assignment.worker));
+    let pledge = Pledge::new(Arc::clone(shared), endpoint, body.clone(), credit);
+    Ok((assignment, Booking::new(lease, pledge), view.stream))
+}
+
+/// Takes a credit back, because nothing shows that the prompt reached the worker.
+pub(super) fn withdraw(shared: &Shared, endpoint: &Endpoint, body: &[u8], credit: Credit) {
+    if let Some(index) = &shared.index {
+        let view = RequestView::read(endpoint.dialect, body);
+        index.write().withdraw(prompt_view(&view), credit);
+    }
+}
+
+/// The prompt as the index sees it. A batch goes to one worker, by its first prompt.
+fn prompt_view<'a>(view: &'a RequestView<'_>) -> PromptView<'a> {
+    match view.prompt.first() {
+        First::Text(text) => PromptView::Text(text.as_bytes()),
+        First::Tokens(ids) => PromptView::Tokens(ids),
+        First::Unreadable => PromptView::Unreadable,
+    }
+}
+
+fn routing_keys(headers: &HeaderMap) -> RoutingKeys<'_> {
+    let field = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    RoutingKeys {
+        target_worker: field(&TARGET_WORKER),
+        routing_key: field(&ROUTING_KEY),
+        implicit: IMPLICIT_KEYS.iter().find_map(field),
+    }
+}

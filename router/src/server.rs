@@ -1,0 +1,234 @@
+//! Listeners, threads, and the end of both.
+//!
+//! Each thread runs its own single-threaded runtime with its own upstream connections and accepts from the shared
+//! listener: a request never changes threads, and nothing is stolen, woken or locked across them but the core.
+
+use std::convert::Infallible;
+use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::config::Config;
+use crate::service;
+use crate::shared::Shared;
+use crate::stop::{self, Stop};
+use crate::tasks;
+use crate::upstream::Pool;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 4096;
+
+/// How often idle upstream connections are looked through.
+const PRUNE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Pause after a failed accept, which usually means that file descriptors have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a client may take to send a request's head once it has begun, and an idle connection is kept.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Why the router does not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    /// An address is taken or not ours.
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: std::io::Error },
+    /// The policy refuses.
+    #[error("{0}")]
+    Policy(#[from] router_core::PolicyError),
+    /// The operating system refuses threads or timers.
+    #[error("cannot start: {0}")]
+    Start(#[from] std::io::Error),
+}
+
+/// What a listener is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Surface {
+    /// Clients and operators.
+    Traffic,
+    /// Prometheus.
+    Metrics,
+}
+
+/// What one thread answers requests with.
+pub(crate) struct Context {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) pool: Arc<Pool>,
+    /// Whether health probes run.
+    pub(crate) health_checks: bool,
+}
+
+impl Context {
+    fn new(shared: &Arc<Shared>, config: &Config) -> Arc<Self> {
+        Arc::new(Self {
+            shared: Arc::clone(shared),
+            pool: Arc::new(Pool::new(config.workers.len())),
+            health_checks: config.health.is_some(),
+        })
+    }
+}
+
+/// Runs until a signal ends it.
+///
+/// # Errors
+/// [`ServeError`] when it cannot begin.
+pub(crate) fn run(config: &Config) -> Result<(), ServeError> {
+    let shared = Arc::new(Shared::new(config)?);
+    let runtime = runtime()?;
+    let _guard = runtime.enter();
+    let traffic = listen(config.listen)?;
+    let metrics = listen(config.metrics_listen)?;
+    let (stop_sender, stop) = watch::channel(Stop::Run);
+    announce(&traffic, &metrics)?;
+    let threads: Vec<_> = (1..config.threads)
+        .map(|number| {
+            spawn(number, traffic.try_clone()?, Context::new(&shared, config), stop.clone(), config)
+        })
+        .collect::<Result<_, std::io::Error>>()?;
+    let context = Context::new(&shared, config);
+    if config.exit_with_stdin {
+        stop::with_stdin(stop_sender.clone())?;
+    }
+    runtime.block_on(async {
+        stop::with_signals(stop_sender)?;
+        tasks::start(&context, config);
+        let metrics = serve(metrics, Arc::clone(&context), Surface::Metrics, stop.clone(), Duration::ZERO);
+        let metrics = tokio::spawn(metrics);
+        serve(traffic, context, Surface::Traffic, stop, config.shutdown_grace).await?;
+        metrics.abort();
+        // The signals stay watched meanwhile, so that a second one still ends the wait. A thread that panicked has
+        // said so itself.
+        let _ =
+            tokio::task::spawn_blocking(|| threads.into_iter().for_each(|thread| drop(thread.join()))).await;
+        Ok(())
+    })
+}
+
+fn runtime() -> std::io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+/// Listens; port 0 means any free one. Needs a runtime around it.
+fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    let bind = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)?.into_std()
+    };
+    bind().map_err(|source| ServeError::Listen { address, source })
+}
+
+/// Tells whoever started us where we listen: one line of JSON on standard output.
+fn announce(traffic: &TcpListener, metrics: &TcpListener) -> std::io::Result<()> {
+    use std::io::Write as _;
+    let url = |listener: &TcpListener| listener.local_addr().map(|at| format!("http://{}", reachable(at)));
+    let line = serde_json::json!({"listening": url(traffic)?, "metrics": url(metrics)?});
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}
+
+/// The address under which a local process reaches a listener on all interfaces.
+fn reachable(mut at: SocketAddr) -> SocketAddr {
+    if at.ip().is_unspecified() {
+        at.set_ip(match at {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    at
+}
+
+fn spawn(
+    number: usize,
+    listener: TcpListener,
+    context: Arc<Context>,
+    stop: watch::Receiver<Stop>,
+    config: &Config,
+) -> std::io::Result<std::thread::JoinHandle<()>> {
+    let runtime = runtime()?;
+    let grace = config.shutdown_grace;
+    std::thread::Builder::new().name(format!("router-{number}")).spawn(move || {
+        let served = runtime.block_on(serve(listener, context, Surface::Traffic, stop, grace));
+        if let Err(error) = served {
+            tracing::error!("a thread cannot accept connections: {error}");
+        }
+    })
+}
+
+/// Accepts until told to stop, then lets the connections finish for as long as `grace`.
+async fn serve(
+    listener: TcpListener,
+    context: Arc<Context>,
+    surface: Surface,
+    mut stop: watch::Receiver<Stop>,
+    grace: Duration,
+) -> std::io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let mut connections = JoinSet::new();
+    let mut prune = tokio::time::interval(PRUNE_INTERVAL);
+    let mut stopping = stop.clone();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(connection(stream, Arc::clone(&context), surface, stop.clone()));
+                }
+                Err(error) => {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            _ = prune.tick() => context.pool.prune(),
+            () = stop::reached(&mut stopping, Stop::Drain) => break,
+        }
+    }
+    drop(listener);
+    let finish = async { while connections.join_next().await.is_some() {} };
+    tokio::select! {
+        () = finish => {}
+        () = tokio::time::sleep(grace) => tracing::warn!("the grace period is over; connections are cut"),
+        () = stop::reached(&mut stop, Stop::Now) => {}
+    }
+    Ok(())
+}
+
+/// Serves one client until it leaves, or until it has its answer once the router stops.
+async fn connection(
+    stream: TcpStream,
+    context: Arc<Context>,
+    surface: Surface,
+    mut stop: watch::Receiver<Stop>,
+) {
+    // A socket that refuses options is about to fail anyway.
+    let _ = stream.set_nodelay(true);
+    let answer = service_fn(|request| {
+        let context = Arc::clone(&context);
+        async move { Ok::<_, Infallible>(service::respond(&context, surface, request).await.0) }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), answer));
+    let ended = tokio::select! {
+        biased;
+        ended = serving.as_mut() => ended,
+        () = stop::reached(&mut stop, Stop::Drain) => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!("a client's connection ended early: {error}");
+    }
+}

@@ -1,0 +1,101 @@
+//! What all threads share: the decision core, the prefix index, the fleet table and the metrics.
+
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use router_core::index::PrefixIndex;
+use router_core::{PolicyError, Role, Router, RouterConfig, WorkerId, WorkerSpec};
+
+use crate::clock::Clock;
+use crate::config::{Config, Settings};
+use crate::metrics::{Metrics, WorkerGauges};
+use crate::upstream::Address;
+
+/// How long a load report counts, in poll intervals: one may be lost, a second lost one is news.
+const REPORT_LIFE: u32 = 3;
+
+/// The state of the process.
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    /// Locked for the length of a decision or of a note in the books, never across an await.
+    pub(crate) router: Mutex<Router>,
+    /// Only under policies that look at it.
+    pub(crate) index: Option<RwLock<PrefixIndex>>,
+    /// The workers in the order of the command line.
+    pub(crate) fleet: Box<[Member]>,
+    pub(crate) settings: Settings,
+    pub(crate) metrics: Metrics,
+}
+
+/// One worker as the shell knows it.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) id: WorkerId,
+    pub(crate) address: Address,
+}
+
+impl Shared {
+    /// The state at the start: every worker known and taken for healthy.
+    ///
+    /// # Errors
+    /// The policy cannot work like this.
+    pub(crate) fn new(config: &Config) -> Result<Self, PolicyError> {
+        let clock = Clock::start();
+        let mut router = Router::new(RouterConfig {
+            policy: config.policy.clone(),
+            seed: config.seed,
+            load_poll_interval_ns: nanoseconds(config.load_poll_interval),
+            load_report_ttl_ns: nanoseconds(config.load_poll_interval * REPORT_LIFE),
+        })?;
+        let fleet = config.workers.iter().map(|address| {
+            let spec = WorkerSpec { url: address.url.clone(), model: None, role: Role::Regular };
+            Member { id: router.add_worker(clock.now_ns(), spec), address: address.clone() }
+        });
+        let fleet = fleet.collect();
+        let index = router.signals().prefix_index.map(|limits| RwLock::new(PrefixIndex::new(limits)));
+        let urls = config.workers.iter().map(|address| address.url.as_str());
+        let metrics = Metrics::new(config.policy.row(), urls);
+        Ok(Self {
+            clock,
+            router: Mutex::new(router),
+            index,
+            fleet,
+            settings: config.settings.clone(),
+            metrics,
+        })
+    }
+
+    /// The place of a worker in the fleet table.
+    pub(crate) fn place(&self, worker: WorkerId) -> usize {
+        self.fleet.partition_point(|member| member.id < worker)
+    }
+
+    /// Tells the core that a worker became healthy or not. The cache of one that went away is not believed in when it
+    /// comes back.
+    pub(crate) fn set_healthy(&self, worker: WorkerId, healthy: bool) {
+        let changed = self.router.lock().set_healthy(self.clock.now_ns(), worker, healthy);
+        if let (true, false, Some(index)) = (changed, healthy, &self.index) {
+            index.write().forget(worker);
+        }
+    }
+
+    /// The text of `/metrics` now.
+    pub(crate) fn metrics_text(&self) -> String {
+        let index = self.index.as_ref().map(|index| index.read().stats());
+        let gauges: Vec<WorkerGauges> = {
+            let router = self.router.lock();
+            let rows = router.workers().map(|row| WorkerGauges {
+                url: row.worker.url.clone(),
+                requests: row.load.requests,
+                tokens: row.load.tokens,
+                healthy: row.worker.healthy,
+            });
+            rows.collect()
+        };
+        self.metrics.render(&gauges, index)
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,90 @@
+//! Load reports: each worker is asked at once and then at every interval, by a task of its own, so that one that
+//! hangs delays nobody. Runs only under policies that look at the answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{StatusCode, Uri};
+use protocol::loads::LoadSummary;
+use router_core::{LoadReport, LoadUnknown};
+use tokio::time::MissedTickBehavior;
+
+use crate::server::Context;
+use crate::upstream::{Probe, probe};
+
+/// The newer form; engines that do not have it are asked in the older one.
+const CURRENT: &str = "/v1/loads?include=core";
+const LEGACY: &str = "/get_load";
+
+/// Longest wait for an answer; a shorter interval shortens it, so that one question never overlaps the next.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Asks one worker for ever.
+pub(super) async fn watch(context: Arc<Context>, place: usize, interval: Duration) {
+    let shared = &context.shared;
+    let worker = shared.fleet[place].id;
+    let timeout = TIMEOUT.min(interval.mul_f64(0.9));
+    let mut path = CURRENT;
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let asked_ns = shared.clock.now_ns();
+        let mut report = ask(&context, place, path, timeout).await;
+        if report == Err(Unanswered::NoSuchPath) {
+            path = if path == CURRENT { LEGACY } else { CURRENT };
+            let left = timeout.saturating_sub(Duration::from_nanos(shared.clock.now_ns() - asked_ns));
+            report = ask(&context, place, path, left).await;
+        }
+        if let Err(problem) = report {
+            tracing::debug!(worker = %shared.fleet[place].address.url, "no load report: {problem:?}");
+        }
+        let report = report.map_err(LoadUnknown::from);
+        shared.router.lock().report_loads(asked_ns, shared.clock.now_ns(), worker, report);
+    }
+}
+
+/// Why there is no report.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Unanswered {
+    NoSuchPath,
+    Unreachable,
+    Unreadable,
+}
+
+impl From<Unanswered> for LoadUnknown {
+    fn from(problem: Unanswered) -> Self {
+        match problem {
+            Unanswered::Unreachable => Self::Unreachable,
+            Unanswered::NoSuchPath | Unanswered::Unreadable => Self::Unreadable,
+        }
+    }
+}
+
+async fn ask(
+    context: &Context,
+    place: usize,
+    path: &'static str,
+    timeout: Duration,
+) -> Result<LoadReport, Unanswered> {
+    let address = &context.shared.fleet[place].address;
+    let question = Probe { path: Uri::from_static(path), address, key: place, timeout };
+    match probe(&context.pool, question).await {
+        Ok((StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _)) => Err(Unanswered::NoSuchPath),
+        Ok((status, body)) if status.is_success() => {
+            LoadSummary::parse(&body).map(report).map_err(|_| Unanswered::Unreadable)
+        }
+        Ok(_) => Err(Unanswered::Unreadable),
+        Err(_) => Err(Unanswered::Unreachable),
+    }
+}
+
+fn report(summary: LoadSummary) -> LoadReport {
+    LoadReport {
+        total_tokens: summary.total_tokens,
+        running: summary.running,
+        waiting: summary.waiting,
+        // The older form does not tell it.
+        token_usage: summary.token_usage.unwrap_or(0.0),
+    }
+}

@@ -1,0 +1,90 @@
+//! One HTTP/1.1 connection to a worker, polled by whoever holds it.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Waker};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use super::Address;
+
+/// A connection and the half of hyper that moves its bytes.
+pub(crate) struct Connection {
+    sender: http1::SendRequest<Full<Bytes>>,
+    /// Gone once the socket is finished with.
+    driver: Option<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>,
+}
+
+/// Why no response head came.
+#[derive(Debug)]
+pub(crate) enum ExchangeError {
+    /// The connection was found closed before any of the request was written: it is safe to send it elsewhere.
+    Unsent(Box<Request<Full<Bytes>>>),
+    /// The connection broke, or what came back was not HTTP.
+    Broken(hyper::Error),
+}
+
+impl Connection {
+    /// Connects to a worker.
+    ///
+    /// # Errors
+    /// What the operating system said.
+    pub(super) async fn open(address: &Address) -> std::io::Result<Self> {
+        let io = TokioIo::new(address.dial().await?);
+        let (sender, driver) = http1::Builder::new().handshake(io).await.map_err(std::io::Error::other)?;
+        Ok(Self { sender, driver: Some(driver) })
+    }
+
+    /// Sends a request and waits for the head of its answer. Dropping the future closes nothing by itself;
+    /// dropping the connection does.
+    ///
+    /// # Errors
+    /// [`ExchangeError`]; the connection is of no further use then.
+    pub(crate) async fn exchange(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, ExchangeError> {
+        let mut reply = pin!(self.sender.try_send_request(request));
+        let driver = &mut self.driver;
+        let answer = std::future::poll_fn(|cx| {
+            drive(driver, cx);
+            reply.as_mut().poll(cx)
+        });
+        answer.await.map_err(|mut error| match error.take_message() {
+            Some(request) => ExchangeError::Unsent(Box::new(request)),
+            None => ExchangeError::Broken(error.into_error()),
+        })
+    }
+
+    /// Moves bytes as far as they go now and registers `cx` for when there are more.
+    pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
+        drive(&mut self.driver, cx);
+    }
+
+    /// Whether the connection is open and has nothing under way, so that it may serve another request.
+    /// Polls without a waker: nobody is disturbed by what happens on an idle connection.
+    pub(super) fn is_idle(&mut self) -> bool {
+        drive(&mut self.driver, &mut Context::from_waker(Waker::noop()));
+        self.driver.is_some() && self.sender.is_ready()
+    }
+}
+
+fn drive(driver: &mut Option<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>, cx: &mut Context<'_>) {
+    // How it ended is told by the reply or by the body; here it only matters that it has.
+    let ended = driver.as_mut().is_some_and(|running| Pin::new(running).poll(cx).is_ready());
+    if ended {
+        *driver = None;
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("open", &self.driver.is_some()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,15 @@
+//! The side towards the workers: where they are, connections to them, and small questions to them.
+//!
+//! A connection is driven by the task of the request that uses it: there is no task per connection and
+//! nothing but hyper's one-frame hand-over between its socket and the client's. Dropping the request's
+//! future or body therefore closes the socket at once, which is how a worker learns that its client left.
+
+mod address;
+mod connection;
+mod pool;
+mod probe;
+
+pub(crate) use address::Address;
+pub(crate) use connection::{Connection, ExchangeError};
+pub(crate) use pool::{Pool, PoolKey};
+pub(crate) use probe::{Probe, ProbeError, probe};

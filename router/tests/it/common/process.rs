@@ -1,0 +1,115 @@
+//! The router's binary as a child process.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Output, Stdio};
+
+use super::{Client, Message, wait_for};
+
+/// A running router.
+#[derive(Debug)]
+pub(crate) struct Router {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    /// `host:port` for clients.
+    pub(crate) address: String,
+    /// `host:port` of the metrics.
+    pub(crate) metrics: String,
+}
+
+impl Router {
+    /// Starts it in front of these workers, on free ports.
+    pub(crate) fn start(workers: &[String], args: &[&str]) -> Self {
+        let mut child = command()
+            .args(["--host", "127.0.0.1", "--port", "0", "--prometheus-host", "127.0.0.1"])
+            .args(["--prometheus-port", "0", "--exit-with-stdin", "--worker-urls"])
+            .args(workers)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the router's binary");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
+        let said: serde_json::Value = serde_json::from_str(&line).expect("one line of JSON");
+        let address = |key: &str| said[key].as_str().expect("a URL").trim_start_matches("http://").to_owned();
+        let (address, metrics) = (address("listening"), address("metrics"));
+        Self { stdin: child.stdin.take(), child, address, metrics }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(&self.address)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Message {
+        Client::get(&self.address, path)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &[u8]) -> Message {
+        self.client().post(path, "Content-Type: application/json\r\n", body)
+    }
+
+    /// Requests in flight by `/workers`.
+    pub(crate) fn loads(&self) -> Vec<u64> {
+        let list = self.get("/workers").json();
+        let workers = list["workers"].as_array().expect("a list");
+        workers.iter().map(|worker| worker["load"].as_u64().expect("a number")).collect()
+    }
+
+    /// The value of the first series whose line begins so.
+    pub(crate) fn metric(&self, series: &str) -> Option<f64> {
+        let text = Client::get(&self.metrics, "/metrics").text();
+        let line = text.lines().find(|line| line.starts_with(series))?;
+        line.rsplit(' ').next()?.parse().ok()
+    }
+
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("proc");
+        let line = status.lines().find(|line| line.starts_with("VmRSS")).expect("a size");
+        line.split_whitespace().nth(1).expect("a number").parse::<u64>().expect("a number") * 1024
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status();
+        assert!(sent.expect("kill").success());
+    }
+
+    pub(crate) fn close_stdin(&mut self) {
+        self.stdin = None;
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        wait_for("the router to exit", || self.child.try_wait().expect("our child"))
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        // Gone already, or killed now.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_router"))
+}
+
+/// Runs the router with a command line that must end it by itself.
+pub(crate) fn run_to_end(args: &[&str]) -> Output {
+    let mut child = command()
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the router's binary");
+    let status = wait_for("the router to refuse", || child.try_wait().expect("our child"));
+    let read = |pipe: Option<&mut dyn Read>| {
+        let mut bytes = Vec::new();
+        pipe.expect("piped").read_to_end(&mut bytes).expect("output");
+        bytes
+    };
+    let stdout = read(child.stdout.as_mut().map(|pipe| pipe as &mut dyn Read));
+    let stderr = read(child.stderr.as_mut().map(|pipe| pipe as &mut dyn Read));
+    Output { status, stdout, stderr }
+}

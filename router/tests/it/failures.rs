@@ -1,0 +1,114 @@
+//! Workers that are not there, and how the router says so.
+
+use crate::common::worker::dead_url;
+use crate::common::{Message, Router, Worker, wait_until};
+
+const PROMPT: &[u8] = br#"{"text":"a prompt that is long enough to be remembered","sampling_params":{}}"#;
+
+/// The shape that every refusal of the router has.
+fn assert_refusal(answer: &Message, status: u16, code: &str, worker: &str) {
+    assert_eq!(answer.status(), status);
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!(answer.header("x-router-error-code"), Some(code));
+    assert_eq!(answer.header("x-smg-error-code"), Some(code));
+    let error = &answer.json()["error"];
+    assert_eq!(error["code"], code);
+    assert!(error["message"].is_string() && error["type"].is_string());
+    let address = worker.trim_start_matches("http://");
+    assert!(!answer.text().contains(address), "a client learns no worker's address");
+}
+
+#[test]
+fn a_worker_that_is_not_there_gives_one_clear_502() {
+    let dead = dead_url();
+    for policy in ["round_robin", "cache_aware"] {
+        let router = Router::start(std::slice::from_ref(&dead), &["--policy", policy]);
+        assert_refusal(&router.post("/generate", PROMPT), 502, "upstream_connect_failed", &dead);
+        assert_eq!(router.loads(), [0]);
+    }
+}
+
+#[test]
+fn a_worker_that_hangs_up_before_its_answer_gives_a_502() {
+    for garbage in ["", "SSH-2.0-x\r\n"] {
+        let worker = Worker::start(move |conn, _| {
+            conn.write(garbage);
+            false
+        });
+        let router = Router::start(&[worker.url()], &[]);
+        assert_refusal(&router.post("/generate", PROMPT), 502, "upstream_connection_lost", &worker.url());
+        assert_eq!(worker.seen().len(), 1, "a request that was sent is not sent again");
+        assert_eq!(router.loads(), [0]);
+    }
+}
+
+#[test]
+fn what_a_worker_never_answered_is_not_taken_for_cached() {
+    let dead = dead_url();
+    let router = Router::start(std::slice::from_ref(&dead), &["--policy", "cache_aware"]);
+    assert_eq!(router.post("/generate", PROMPT).status(), 502);
+    assert_eq!(router.metric("smg_router_index_nodes"), Some(0.0));
+
+    let live = Worker::fixed("{}");
+    let router = Router::start(&[live.url()], &["--policy", "cache_aware"]);
+    assert_eq!(router.post("/generate", PROMPT).status(), 200);
+    assert_ne!(router.metric("smg_router_index_nodes"), Some(0.0), "and what was answered is");
+}
+
+#[test]
+fn without_workers_the_router_runs_and_says_so() {
+    let router = Router::start(&[], &[]);
+    assert_refusal(&router.post("/v1/chat/completions", b"{}"), 503, "no_available_workers", "http://x");
+    assert_eq!(router.get("/health").status(), 200);
+    assert_eq!(router.get("/readiness").status(), 503);
+    assert_eq!(router.get("/workers").json()["total"], 0);
+}
+
+#[test]
+fn error_answers_of_a_worker_pass_unchanged() {
+    let worker = Worker::start(|conn, _| {
+        conn.answer("503 Service Unavailable", "Retry-After: 3\r\n", b"{\"object\":\"error\"}");
+        true
+    });
+    let router = Router::start(&[worker.url()], &[]);
+    let answer = router.post("/generate", PROMPT);
+    assert_eq!((answer.status(), answer.text().as_str()), (503, "{\"object\":\"error\"}"));
+    assert_eq!(answer.header("retry-after"), Some("3"));
+    assert_eq!(answer.header("x-router-error-code"), None, "it is the worker's answer, not ours");
+    wait_until("the load to be released", || router.loads() == [0]);
+}
+
+#[test]
+fn an_unhealthy_worker_gets_nothing_until_it_is_well_again() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let well = Arc::new(AtomicBool::new(false));
+    let state = Arc::clone(&well);
+    let flapping = Worker::start(move |conn, request| {
+        let sick = request.first.starts_with("GET /health") && !state.load(Ordering::SeqCst);
+        conn.answer(if sick { "503 Service Unavailable" } else { "200 OK" }, "", b"{}");
+        true
+    });
+    let other = Worker::fixed("{}");
+    let args =
+        ["--policy", "round_robin", "--health-check-interval-secs", "1", "--health-failure-threshold", "2"];
+    let router = Router::start(&[flapping.url(), other.url()], &args);
+    let healthy = || {
+        let list = router.get("/workers").json();
+        list["workers"][0]["is_healthy"].as_bool().expect("a flag")
+    };
+    assert!(healthy(), "static workers start healthy");
+    wait_until("the probes to fail", || !healthy());
+    let served = || flapping.seen().iter().filter(|request| request.first.starts_with("POST")).count();
+    for _ in 0..6 {
+        assert_eq!(router.post("/generate", PROMPT).status(), 200);
+    }
+    assert_eq!(served(), 0);
+    assert_eq!(router.get("/readiness").json()["healthy_workers"], 1);
+    well.store(true, Ordering::SeqCst);
+    wait_until("the probes to succeed", healthy);
+    for _ in 0..6 {
+        assert_eq!(router.post("/generate", PROMPT).status(), 200);
+    }
+    assert_eq!(served(), 3);
+}

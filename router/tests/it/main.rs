@@ -1,0 +1,8 @@
+//! Tests of the router's binary, from outside.
+
+mod bytes;
+mod command_line;
+mod common;
+mod failures;
+mod routing;
+mod streams;

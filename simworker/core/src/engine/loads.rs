@@ -1,0 +1,71 @@
+//! The figures of `/v1/loads`.
+
+use super::{DecodeMoments, Engine};
+
+/// How busy an engine is: the core figures of SGLang's `/v1/loads`, with its meanings.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EngineLoads {
+    /// Requests in the decode batch; those in a prefill step are in no figure until it ends.
+    pub running: u64,
+    /// Requests in the waiting queue.
+    pub waiting: u64,
+    /// Tokens that the waiting requests, and the rest of a chunked one, will have to compute: an estimate.
+    pub waiting_uncached_tokens: u64,
+    /// Tokens of KV that requests need now. What is cached and idle does not count.
+    pub used_tokens: u64,
+    /// `used_tokens`, and the lengths of the waiting requests.
+    pub total_tokens: u64,
+    /// Tokens of KV in all.
+    pub max_total_tokens: u64,
+    /// Most requests that run at once.
+    pub max_running: u64,
+    /// `used_tokens` as a share of all.
+    pub token_usage: f64,
+    /// Output tokens per second in the last interval of 40 decode steps; 0 when idle.
+    pub gen_throughput: f64,
+    /// Share of the last prefill batch that was found in the cache.
+    pub cache_hit_rate: f64,
+    /// `new_token_ratio`: the share of output still to come that is reserved.
+    pub new_token_ratio: f64,
+    /// Tokens with KV over the running requests.
+    pub context_tokens: u64,
+    /// Tokens that are free, not even cached.
+    pub free_tokens: u64,
+    /// Tokens that are cached and idle.
+    pub evictable_tokens: u64,
+    /// Tokens that prefill steps computed since the start.
+    pub total_prefill_uncached_tokens: u64,
+    /// Microseconds spent in prefill steps since the start.
+    pub total_prefill_busy_us: u64,
+    /// Sums over decode steps since the start; none before the first that counts.
+    pub decode_moments: Option<DecodeMoments>,
+}
+
+impl Engine {
+    /// How busy the engine is, as of the last call that took a time.
+    #[must_use]
+    pub fn loads(&self) -> EngineLoads {
+        let scheduler = &self.scheduler;
+        let (cache, meters, totals) = (scheduler.cache(), scheduler.meters(), scheduler.totals());
+        let used = scheduler.used_tokens();
+        EngineLoads {
+            running: scheduler.occupied() as u64,
+            waiting: scheduler.waiting_len() as u64,
+            waiting_uncached_tokens: scheduler.uncached_tokens(),
+            used_tokens: used,
+            total_tokens: used + scheduler.waiting_tokens(),
+            max_total_tokens: cache.capacity(),
+            max_running: u64::from(self.max_running),
+            token_usage: used as f64 / cache.capacity() as f64,
+            gen_throughput: meters.throughput(),
+            cache_hit_rate: meters.hit_rate(),
+            new_token_ratio: scheduler.new_token_ratio(),
+            context_tokens: scheduler.running().context(),
+            free_tokens: scheduler.running().free(cache),
+            evictable_tokens: cache.evictable(),
+            total_prefill_uncached_tokens: totals.prefill_uncached_tokens,
+            total_prefill_busy_us: totals.prefill_busy_ns / 1000,
+            decode_moments: meters.moments(),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What goes into an engine and what comes out: requests, events, refusals.
+
+use std::sync::Arc;
+
+use protocol::tokenizer::Token;
+use thiserror::Error;
+
+/// A request's name, chosen by the caller; unique among those that have not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// A request to generate. Token `i` of the reply is `block_token(reply_block(prompt), i)`; replies always run to
+/// their full length.
+#[derive(Debug, Clone)]
+pub struct Submit {
+    /// Its name.
+    pub id: RequestId,
+    /// The prompt, at least one token.
+    pub prompt: Arc<[Token]>,
+    /// Length of the reply; cut down to what fits, and never below one token.
+    pub max_new_tokens: u32,
+    /// Whether the client said that the reply will not end early: its whole length is reserved at admission then,
+    /// not only the usual share.
+    pub ignore_eos: bool,
+    /// Priority of its KV in the cache (only [`Eviction::Priority`](crate::cache::Eviction::Priority) looks at it).
+    pub priority: i64,
+    /// Requests of different namespaces share no KV; 0 is the common one.
+    pub namespace: u64,
+}
+
+/// What happened in an engine. Times never go back from one event to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A request's prefill is complete and with it its first token.
+    FirstToken {
+        /// Whose.
+        id: RequestId,
+        /// When.
+        at_ns: u64,
+    },
+    /// Output tokens other than first ones. A decode step gives one of these for all requests that were in the
+    /// former step too, and one for each group that has joined since.
+    Step {
+        /// When.
+        at_ns: u64,
+        /// How long after the former token of the same request.
+        gap_ns: u64,
+        /// How many, at most one per request.
+        tokens: u32,
+    },
+    /// The end of a request; every accepted one has exactly one.
+    Finish {
+        /// Whose.
+        id: RequestId,
+        /// When.
+        at_ns: u64,
+        /// Why.
+        reason: FinishReason,
+        /// Length of the prompt.
+        prompt_tokens: u32,
+        /// Prompt tokens found in the cache when it was first scheduled; 0 if it never was.
+        cached_tokens: u32,
+        /// Length of the reply.
+        output_tokens: u32,
+        /// How often it was thrown out of the batch for lack of KV.
+        retractions: u32,
+        /// From its arrival until it was first scheduled, or until its end if it never was.
+        queue_ns: u64,
+    },
+}
+
+/// Why a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FinishReason {
+    /// The reply has the length that was asked for, or the most that fits.
+    Length,
+    /// It was aborted.
+    Abort {
+        /// For the client.
+        message: &'static str,
+    },
+    /// The engine could not go on with it.
+    Error {
+        /// The HTTP status of it.
+        status: u16,
+        /// For the client.
+        message: &'static str,
+    },
+}
+
+/// Why a request was not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// There is nothing to compute.
+    #[error("The prompt is empty.")]
+    EmptyPrompt,
+    /// A request of that name has not ended yet.
+    #[error("Duplicate request ID detected.")]
+    DuplicateId,
+    /// The prompt alone fills the context.
+    #[error("The input ({input} tokens) is longer than the model's context length ({context} tokens).")]
+    InputTooLong {
+        /// Tokens in the prompt.
+        input: u64,
+        /// Tokens that the model can see.
+        context: u64,
+    },
+    /// Prompt and reply together exceed the context.
+    #[error(
+        "Requested token count exceeds the model's maximum context length of {context} tokens: {total} tokens, \
+         {input} of the input and {output} for the completion."
+    )]
+    TotalTooLong {
+        /// Tokens in the prompt.
+        input: u64,
+        /// Tokens asked for.
+        output: u64,
+        /// Their sum.
+        total: u64,
+        /// Tokens that the model can see.
+        context: u64,
+    },
+    /// The prompt does not fit into the KV pool, or leaves no room for a reply.
+    #[error(
+        "Input length ({input} tokens) exceeds the maximum allowed length ({most} tokens). Use a shorter input."
+    )]
+    InputOverLimit {
+        /// Tokens in the prompt.
+        input: u64,
+        /// The limit that it reached.
+        most: u64,
+    },
+    /// Too many wait already.
+    #[error("The request queue is full.")]
+    QueueFull,
+}
+
+impl Refusal {
+    /// The HTTP status.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::QueueFull => 503,
+            _ => 400,
+        }
+    }
+
+    /// The text for the client.
+    #[must_use]
+    pub fn message(&self) -> String {
+        self.to_string()
+    }
+
+    /// Whether SGLang's scheduler says this, so that the client of a stream gets it as a frame with
+    /// `finish_reason.type = "abort"` inside a 200 response; other refusals come before there is a response.
+    #[must_use]
+    pub fn is_scheduler_abort(&self) -> bool {
+        matches!(self, Self::InputOverLimit { .. } | Self::QueueFull)
+    }
+}

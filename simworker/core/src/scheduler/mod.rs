@@ -1,0 +1,288 @@
+//! What SGLang's scheduler decides between two steps, and what becomes of their results.
+//!
+//! | file | idea |
+//! |---|---|
+//! | [`waiting`] | the queue and its order |
+//! | [`admission`], [`budget`] | which waiting requests form a prefill batch |
+//! | [`running`], [`gaps`] | the decode batch, with costs that do not grow with it |
+//! | [`decode`], [`ratio`] | room for a decode step, retraction when there is none |
+//! | [`results`] | what a step brings: tokens, shared KV, ends |
+//! | [`meters`] | what is counted |
+//!
+//! The scheduler knows no time but what it is told for its events; the [engine](crate::engine) has the clock.
+
+mod admission;
+mod admitted;
+mod budget;
+mod decode;
+mod gaps;
+mod meters;
+mod ratio;
+mod request;
+mod results;
+mod running;
+mod waiting;
+
+pub use meters::{DecodeMoments, EngineTotals};
+pub(crate) use request::Request;
+
+use admission::PrefillBatch;
+use admitted::Admitted;
+use meters::Meters;
+use ratio::NewTokenRatio;
+use results::Hidden;
+use running::RunningBatch;
+use waiting::WaitingQueue;
+
+use crate::cache::{CacheConfig, Eviction, KvCache};
+use crate::config::EngineConfig;
+use crate::cost::PrefillWork;
+use crate::request::{Event, FinishReason, RequestId};
+
+/// Under fcfs, the prefixes of the next waiting requests are kept recent every so many passes.
+const REFRESH_PASSES: u64 = 32;
+
+/// Queue, batches and cache of one engine.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    config: EngineConfig,
+    cache: KvCache,
+    waiting: WaitingQueue,
+    /// The prefill batch in progress.
+    prefill: Option<PrefillBatch>,
+    /// The request whose prompt is prefilled in parts, between two of them.
+    chunked: Option<Admitted>,
+    running: RunningBatch,
+    /// The results of the last step, while nobody has been told of them.
+    hidden: Option<Hidden>,
+    /// Admission found no room; it is not tried again until a running request leaves.
+    full: bool,
+    ratio: NewTokenRatio,
+    passes: u64,
+    meters: Meters,
+}
+
+/// The step that a pass has launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Launch {
+    Prefill(PrefillWork),
+    Decode {
+        batch: u64,
+        /// Tokens attended to, those being decoded included.
+        context: u64,
+    },
+}
+
+impl Scheduler {
+    pub(crate) fn new(config: EngineConfig) -> Self {
+        let cache = KvCache::new(CacheConfig {
+            page_size: config.page_size,
+            capacity_tokens: config.capacity(),
+            eviction: config.eviction,
+            disabled: config.disable_prefix_cache,
+        });
+        let schedule = if config.disable_prefix_cache { Default::default() } else { config.schedule };
+        Self {
+            cache,
+            waiting: WaitingQueue::new(schedule, config.in_batch_prefix_caching),
+            prefill: None,
+            chunked: None,
+            running: RunningBatch::new(config.page_size),
+            hidden: None,
+            full: false,
+            ratio: NewTokenRatio::new(config.conservativeness),
+            passes: 0,
+            meters: Meters::default(),
+            config,
+        }
+    }
+
+    pub(crate) fn enqueue(&mut self, request: Request) {
+        self.waiting.push(request);
+    }
+
+    /// Decides what the next step is. None when there is nothing to do.
+    pub(crate) fn pass(&mut self, at_ns: u64, events: &mut Vec<Event>) -> Option<Launch> {
+        self.passes += 1;
+        self.refresh();
+        if let Some(launch) = self.launch(at_ns, events) {
+            return Some(launch);
+        }
+        if self.hidden.is_some() {
+            // There is no next step to wait for; and what has ended makes room.
+            self.reveal(at_ns, events);
+            if let Some(launch) = self.launch(at_ns, events) {
+                return Some(launch);
+            }
+        }
+        debug_assert!(self.waiting.is_empty(), "with nothing running, the first in the queue fits");
+        self.ratio.reset(self.running.launched());
+        self.meters.idle();
+        None
+    }
+
+    /// Aborts a request: a waiting one ends now, any other one with the next result that it has a part in.
+    pub(crate) fn abort(&mut self, at_ns: u64, id: RequestId, events: &mut Vec<Event>) -> bool {
+        if let Some(request) = self.waiting.take(id) {
+            let reason = FinishReason::Abort { message: "Abort in waiting queue" };
+            self.end(request.finish(at_ns, reason), events);
+            return true;
+        }
+        let prefilling = self.prefill.iter_mut().flat_map(PrefillBatch::members_mut);
+        let leaving = self.hidden.iter_mut().flat_map(Hidden::leaving_mut);
+        if let Some(admitted) =
+            prefilling.chain(&mut self.chunked).chain(leaving).find(|a| a.request.id == id)
+        {
+            admitted.request.aborted = true;
+            return true;
+        }
+        self.running.abort(id)
+    }
+
+    /// Empties the cache; false if a request holds a part of it.
+    pub(crate) fn flush(&mut self) -> bool {
+        self.cache.flush()
+    }
+
+    /// Whether the next pass may admit a request.
+    pub(crate) fn may_admit(&self) -> bool {
+        self.chunked.is_some() || !(self.full || self.waiting.is_empty())
+    }
+
+    /// How many steps from the decode step in progress on bring nothing but one more token for each.
+    pub(crate) fn quiet_steps(&self) -> u64 {
+        if self.may_admit() || self.hidden.as_ref().is_some_and(Hidden::is_news) {
+            return 1;
+        }
+        self.running.quiet_steps(self.running.free(&self.cache) + self.cache.evictable())
+    }
+
+    /// Launches the next step, if there is any that has room.
+    fn launch(&mut self, at_ns: u64, events: &mut Vec<Event>) -> Option<Launch> {
+        if let Some(launch) = self.launch_prefill(at_ns) {
+            return Some(launch);
+        }
+        if self.running.is_empty() {
+            return None;
+        }
+        if self.make_room(at_ns, events) {
+            return Some(self.launch_decode());
+        }
+        // The last running request has failed for lack of KV; what it held is there for the waiting ones.
+        self.launch_prefill(at_ns)
+    }
+
+    fn refresh(&mut self) {
+        let due = self.passes.is_multiple_of(REFRESH_PASSES) && !self.waiting.is_empty();
+        if due && self.config.eviction == Eviction::Lru && !self.waiting.is_cache_aware() {
+            self.waiting.refresh(&mut self.cache);
+        }
+    }
+
+    fn launch_prefill(&mut self, at_ns: u64) -> Option<Launch> {
+        let batch = self.admit(at_ns)?;
+        let work = batch.work();
+        self.prefill = Some(batch);
+        Some(Launch::Prefill(work))
+    }
+
+    fn launch_decode(&mut self) -> Launch {
+        self.running.launch();
+        Launch::Decode { batch: self.running.len() as u64, context: self.running.context() }
+    }
+
+    /// Reports the end of a request.
+    fn end(&mut self, finish: Event, events: &mut Vec<Event>) {
+        self.meters.ended(&finish);
+        events.push(finish);
+    }
+}
+
+// === impl Scheduler: what can be seen ===
+
+impl Scheduler {
+    pub(crate) fn cache(&self) -> &KvCache {
+        &self.cache
+    }
+
+    pub(crate) fn totals(&self) -> EngineTotals {
+        EngineTotals { evicted_tokens: self.cache.evicted_total(), ..self.meters.totals }
+    }
+
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.meters
+    }
+
+    pub(crate) fn running(&self) -> &RunningBatch {
+        &self.running
+    }
+
+    pub(crate) fn waiting_len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(crate) fn new_token_ratio(&self) -> f64 {
+        self.ratio.at(self.running.launched())
+    }
+
+    /// Tokens of KV that are neither free nor merely cached.
+    pub(crate) fn used_tokens(&self) -> u64 {
+        self.cache.capacity() - self.running.free(&self.cache) - self.cache.evictable()
+    }
+
+    /// Tokens of the waiting requests.
+    pub(crate) fn waiting_tokens(&self) -> u64 {
+        self.waiting.iter().map(|request| request.len() as u64).sum()
+    }
+
+    /// Tokens that waiting requests and the rest of a chunked one will have to compute: what the order of the queue
+    /// found for each, or where it does not look, by the recent hit rate.
+    pub(crate) fn uncached_tokens(&self) -> u64 {
+        let chunked = self.chunked.as_ref().or_else(|| self.prefill.as_ref()?.chunk());
+        let rest = chunked.map_or(0, Admitted::rest);
+        if self.waiting.is_cache_aware() {
+            return rest
+                + self.waiting.iter().map(|r| (r.len() as u64).saturating_sub(r.matched)).sum::<u64>();
+        }
+        rest + (self.waiting_tokens() as f64 * (1.0 - self.meters.hit_rate())) as u64
+    }
+
+    /// Proves the invariants of queue, batches and cache, in time linear in their size.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.cache.check()?;
+        self.running.check()?;
+        let untold = self.hidden.as_ref().map_or(0, Hidden::joined);
+        let leaving_told = self.hidden.as_ref().map_or(0, Hidden::leaving_told);
+        if self.running.told() as usize + untold != self.running.len() + leaving_told {
+            return Err(format!("{} token times for {} members", self.running.told(), self.running.len()));
+        }
+        if self.running.free(&self.cache) > self.cache.capacity() {
+            return Err("more tokens are free than there are".into());
+        }
+        Ok(())
+    }
+
+    /// Requests that have not ended.
+    pub(crate) fn requests(&self) -> usize {
+        let prefilling = self.prefill.as_ref().map_or(0, PrefillBatch::len);
+        self.waiting.len() + prefilling + usize::from(self.chunked.is_some()) + self.occupied()
+    }
+
+    /// Requests that run, or have run and hold their KV until their end is known.
+    pub(crate) fn occupied(&self) -> usize {
+        self.running.len() + self.hidden.as_ref().map_or(0, Hidden::leaving)
+    }
+
+    /// The running requests of which a token is known, and how many of their tokens are.
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = (RequestId, u32)> {
+        let len = self.running.len();
+        // Of these and all after them, the newest token is hidden.
+        let hidden_from = match &self.hidden {
+            None => len,
+            Some(Hidden::Decode(_)) => 0,
+            Some(hidden) => len - hidden.joined(),
+        };
+        let known = move |(at, (id, made))| (id, made - u32::from(at >= hidden_from));
+        self.running.outputs().enumerate().map(known).filter(|(_, made)| *made > 0)
+    }
+}

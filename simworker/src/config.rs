@@ -1,0 +1,41 @@
+//! What a host and its workers are made of: every value resolved.
+
+use simworker_core::{EngineConfig, Preset};
+
+/// One worker.
+#[derive(Debug, Clone)]
+pub struct WorkerConfig {
+    /// The engine inside.
+    pub engine: EngineConfig,
+    /// The model and the hardware that the info routes describe.
+    pub preset: &'static Preset,
+    /// The name the model is served under.
+    pub served_model_name: String,
+    /// Tokens per frame of a stream, at least 1: the first token comes at once, then every so many, and the end.
+    pub stream_interval: u32,
+    /// `/generate` streams deltas instead of the whole text so far.
+    pub incremental_streaming_output: bool,
+    /// The OpenAI routes report cached tokens.
+    pub enable_cache_report: bool,
+    /// `/health` runs a generation, as current engines do, instead of answering at once.
+    pub health_generation: bool,
+    /// The worker has `/get_load` only, as older engines do.
+    pub legacy_loads: bool,
+    /// Engine time from the arrival of a request to its place in the queue (tokenising, HTTP and IPC), nanoseconds.
+    pub request_overhead_ns: u64,
+}
+
+/// A process with workers.
+#[derive(Debug, Clone)]
+pub struct HostConfig {
+    /// How many workers, at least 1.
+    pub workers: u32,
+    /// The address to listen on.
+    pub host: String,
+    /// The first worker's port, the next ones follow; 0 takes free ports.
+    pub port: u16,
+    /// Engine seconds per real second, finite and above 0.
+    pub speed: f64,
+    /// What each worker is.
+    pub worker: WorkerConfig,
+}

@@ -1,0 +1,63 @@
+//! `/flush_cache` and `/abort_request`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep};
+
+use super::failure::{Api, Failure};
+use super::fields::Fields;
+use crate::worker::Worker;
+
+/// How often a flush with a timeout looks whether the engine is idle.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// The query of `/flush_cache`.
+#[derive(Debug, Deserialize)]
+pub(super) struct FlushQuery {
+    /// Seconds to wait for the engine to become idle.
+    #[serde(default)]
+    timeout: f64,
+}
+
+/// Empties the cache, but only of an idle engine.
+pub(super) async fn flush(State(worker): State<Arc<Worker>>, Query(query): Query<FlushQuery>) -> Response {
+    let wait = Duration::try_from_secs_f64(query.timeout).unwrap_or_default();
+    let deadline = Instant::now().checked_add(wait);
+    loop {
+        if worker.flush() {
+            return "Cache flushed.\n".into_response();
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            let text = "Flush cache failed: requests are running or waiting.\n";
+            return (StatusCode::BAD_REQUEST, text).into_response();
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Aborts the requests whose id starts with `rid`, or all; unknown ids are no error.
+pub(super) async fn abort(State(worker): State<Arc<Worker>>, body: Bytes) -> Response {
+    match which(&body) {
+        Ok(Some(prefix)) => {
+            worker.abort_matching(&prefix);
+            StatusCode::OK.into_response()
+        }
+        Ok(None) => StatusCode::OK.into_response(),
+        Err(failure) => failure.response(Api::Native),
+    }
+}
+
+/// The prefix of the ids to abort. An empty id without `abort_all` would be a prefix of every id; it names none.
+fn which(body: &[u8]) -> Result<Option<String>, Failure> {
+    let fields = Fields::parse(body)?;
+    if fields.get_or_default("abort_all")? {
+        return Ok(Some(String::new()));
+    }
+    Ok(fields.get::<String>("rid")?.filter(|rid| !rid.is_empty()))
+}

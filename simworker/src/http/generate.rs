@@ -1,0 +1,185 @@
+//! `/generate`, SGLang's own route: whole answers, cumulative streams and incremental ones.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use bytes::Bytes;
+use protocol::sglang::{
+    CachedTokensDetails, FinishReason, Generated, MetaInfo, StreamError, StreamErrorMessage,
+};
+use protocol::view::{Dialect, RequestView};
+use serde::Deserialize;
+use simworker_core::FinishReason as EngineReason;
+
+use super::failure::{Api, Failure};
+use super::fields::{Fields, OneOrMany};
+use super::request::{Order, Wish};
+use super::stream::{Frames, News, TokenStream, Voice, event, outcome};
+use super::{info, json};
+use crate::clock::unix_seconds;
+use crate::mailbox::Finish;
+use crate::ticket::Ticket;
+use crate::worker::{Output, Worker};
+
+/// `max_new_tokens` when it is not given.
+const DEFAULT_OUTPUT: u32 = 128;
+/// The token that `matched` names when a reply ends by itself.
+pub(super) const END_OF_TEXT: u32 = 2;
+
+pub(super) async fn generate(State(worker): State<Arc<Worker>>, body: Bytes) -> Response {
+    answer(&worker, &body).await.unwrap_or_else(|failure| failure.response(Api::Native))
+}
+
+async fn answer(worker: &Arc<Worker>, body: &[u8]) -> Result<Response, Failure> {
+    let order = read(body)?;
+    let (stream, is_batch) = (order.stream, order.is_batch || order.n > 1);
+    let tickets = order.submit(worker).await?;
+    if stream {
+        let frames = GenerateFrames { is_batch, incremental: worker.config.incremental_streaming_output };
+        return Ok(TokenStream::new(tickets, frames, worker.config.stream_interval).response());
+    }
+    whole(tickets, is_batch).await
+}
+
+/// The part of `sampling_params` that the mock honours.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct SamplingParams {
+    max_new_tokens: Option<u32>,
+    ignore_eos: bool,
+    n: Option<u32>,
+}
+
+impl SamplingParams {
+    fn wish(&self) -> Wish {
+        Wish {
+            output: Output::Tokens(self.max_new_tokens.unwrap_or(DEFAULT_OUTPUT)),
+            ignore_eos: self.ignore_eos,
+        }
+    }
+}
+
+fn read(body: &[u8]) -> Result<Order, Failure> {
+    let fields = Fields::parse(body)?;
+    let prompt = RequestView::read(Dialect::Generate, body).prompt;
+    let params: Option<OneOrMany<SamplingParams>> = fields.get("sampling_params")?;
+    let (wishes, n) = match params.unwrap_or(OneOrMany::One(SamplingParams::default())) {
+        OneOrMany::One(params) => (OneOrMany::One(params.wish()), params.n),
+        OneOrMany::Many(all) => {
+            let n = all.first().and_then(|params| params.n);
+            (OneOrMany::Many(all.iter().map(SamplingParams::wish).collect()), n)
+        }
+    };
+    Order::read(&fields, prompt, wishes, n.unwrap_or(1))
+}
+
+async fn whole(tickets: Vec<Ticket>, is_batch: bool) -> Result<Response, Failure> {
+    let mut texts = Vec::with_capacity(tickets.len());
+    for mut ticket in tickets {
+        let (progress, ending) = ticket.end().await;
+        let finish = outcome(&ending)?.clone();
+        let ids = ticket.reply.ids(0, progress.tokens);
+        let text = ticket.reply.text(0, progress.tokens);
+        texts.push((ticket, finish, ids, text));
+    }
+    let answers: Vec<Generated<'_>> = texts
+        .iter()
+        .map(|(ticket, finish, ids, text)| Generated {
+            text,
+            output_ids: ids,
+            meta_info: meta_info(ticket, finish.output_tokens, finish.cached_tokens, Some(finish)),
+            index: None,
+        })
+        .collect();
+    Ok(match answers.as_slice() {
+        [one] if !is_batch => json(one),
+        all => json(&all),
+    })
+}
+
+fn meta_info<'a>(ticket: &'a Ticket, tokens: u32, cached: u32, finish: Option<&'a Finish>) -> MetaInfo<'a> {
+    MetaInfo {
+        id: &ticket.rid,
+        finish_reason: finish.map(|finish| reason(ticket, finish)),
+        prompt_tokens: ticket.prompt_tokens,
+        weight_version: info::WEIGHT_VERSION,
+        num_retractions: finish.map_or(0, |finish| finish.retractions),
+        reasoning_tokens: 0,
+        completion_tokens: tokens,
+        cached_tokens: cached,
+        cached_tokens_details: CachedTokensDetails { device: cached, host: 0 },
+        dp_rank: 0,
+        e2e_latency: finish.map(|_| ticket.arrived.elapsed().as_secs_f64()),
+        response_sent_to_client_ts: unix_seconds(),
+    }
+}
+
+fn reason(ticket: &Ticket, finish: &Finish) -> FinishReason<'static> {
+    match finish.reason {
+        EngineReason::Length if ticket.ends_by_itself => FinishReason::Stop { matched: END_OF_TEXT },
+        EngineReason::Length => FinishReason::Length { length: finish.output_tokens },
+        EngineReason::Abort { message } => FinishReason::Abort { message, status_code: None, err_type: None },
+        EngineReason::Error { status, message } => {
+            FinishReason::Abort { message, status_code: Some(status), err_type: None }
+        }
+    }
+}
+
+/// Frames of `/generate`.
+#[derive(Debug)]
+struct GenerateFrames {
+    is_batch: bool,
+    incremental: bool,
+}
+
+impl GenerateFrames {
+    fn index(&self, voice: &Voice) -> Option<u32> {
+        self.is_batch.then_some(voice.index)
+    }
+}
+
+impl Frames for GenerateFrames {
+    fn news(&self, news: &News<'_>, out: &mut Vec<u8>) {
+        let (voice, ticket) = (news.voice, &news.voice.ticket);
+        let from = if self.incremental { voice.sent } else { 0 };
+        let ids = ticket.reply.ids(from, news.tokens);
+        event(
+            out,
+            &Generated {
+                text: &ticket.reply.text(from, news.tokens),
+                output_ids: &ids,
+                meta_info: meta_info(ticket, news.tokens, voice.cached_tokens, news.finish),
+                index: self.index(voice),
+            },
+        );
+    }
+
+    /// What the scheduler gives up on ends in an ordinary last frame.
+    fn absorb(&self, voice: &Voice, failure: &Failure, out: &mut Vec<u8>) -> bool {
+        if !failure.by_scheduler {
+            return false;
+        }
+        let mut meta_info = meta_info(&voice.ticket, voice.sent, voice.cached_tokens, None);
+        meta_info.finish_reason = Some(FinishReason::Abort {
+            message: &failure.message,
+            status_code: Some(failure.status),
+            err_type: (failure.status == 400).then_some("BadRequestError"),
+        });
+        meta_info.e2e_latency = Some(voice.ticket.arrived.elapsed().as_secs_f64());
+        event(out, &Generated { text: "", output_ids: &[], meta_info, index: self.index(voice) });
+        true
+    }
+
+    fn failure(&self, failure: &Failure, out: &mut Vec<u8>) {
+        let error = StreamErrorMessage {
+            message: &failure.message,
+            kind: "invalid_request_error",
+            code: failure.status,
+            retryable: false,
+        };
+        event(out, &StreamError { error });
+    }
+
+    fn tail(&self, _: &[Voice], _: &mut Vec<u8>) {}
+}

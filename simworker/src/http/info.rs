@@ -1,0 +1,132 @@
+//! What the worker says about itself.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use protocol::openai::{ModelCard, ModelList};
+use protocol::sglang::ModelInfo;
+use serde_json::{Value, json};
+
+use super::failure::{Api, Failure};
+use crate::config::WorkerConfig;
+use crate::worker::Worker;
+
+/// The engine version that is emulated.
+pub(super) const VERSION: &str = "0.5.23";
+/// The version of the weights.
+pub(super) const WEIGHT_VERSION: &str = "default";
+
+pub(super) async fn model_info(State(worker): State<Arc<Worker>>) -> Response {
+    let config = &worker.config;
+    super::json(&ModelInfo {
+        model_path: config.preset.model.name,
+        served_model_name: &config.served_model_name,
+        tokenizer_path: config.preset.model.name,
+        is_generation: true,
+        preferred_sampling_params: None,
+        weight_version: WEIGHT_VERSION,
+        load_format: "auto",
+        reasoning_parser: None,
+        tool_call_parser: None,
+        disaggregation_mode: "null",
+        has_image_understanding: false,
+        has_audio_understanding: false,
+        model_type: "llama",
+        architectures: &["LlamaForCausalLM"],
+    })
+}
+
+pub(super) async fn models(State(worker): State<Arc<Worker>>) -> Response {
+    super::json(&ModelList { object: "list", data: vec![card(&worker)] })
+}
+
+pub(super) async fn model(State(worker): State<Arc<Worker>>, Path(id): Path<String>) -> Response {
+    if id == worker.config.served_model_name {
+        return super::json(&card(&worker));
+    }
+    let message = format!("The model '{id}' does not exist");
+    Failure { status: 404, message, by_scheduler: false }.response(Api::OpenAi)
+}
+
+fn card(worker: &Worker) -> ModelCard<'_> {
+    let name = worker.config.served_model_name.as_str();
+    ModelCard {
+        id: name,
+        object: "model",
+        created: worker.started as u64,
+        owned_by: "sglang",
+        root: name,
+        parent: None,
+        max_model_len: worker.config.engine.context_len,
+    }
+}
+
+/// One flat object: the server's arguments, facts of the scheduler, and the state of each rank.
+pub(super) async fn server_info(State(worker): State<Arc<Worker>>) -> Response {
+    let (loads, _) = worker.report();
+    let config = &worker.config;
+    let mut state = arguments(config);
+    extend(
+        &mut state,
+        json!({
+            "effective_max_running_requests_per_dp": loads.max_running,
+            "last_gen_throughput": loads.gen_throughput,
+            "memory_usage": super::loads::memory_usage(&worker, &loads),
+        }),
+    );
+    let mut info = arguments(config);
+    extend(
+        &mut info,
+        json!({
+            "max_total_num_tokens": loads.max_total_tokens,
+            "max_req_input_len": worker.limits.max_input_len(),
+            "status": "ready",
+            "startup_time": worker.started,
+            "kv_events": null,
+            "internal_states": [state],
+            "version": VERSION,
+            "frontend": "python",
+        }),
+    );
+    super::json(&info)
+}
+
+/// The resolved arguments, by SGLang's names.
+fn arguments(config: &WorkerConfig) -> Value {
+    let engine = &config.engine;
+    json!({
+        "model_path": config.preset.model.name,
+        "tokenizer_path": config.preset.model.name,
+        "served_model_name": config.served_model_name,
+        "tp_size": config.preset.gpus,
+        "pp_size": 1,
+        "dp_size": 1,
+        "context_length": engine.context_len,
+        "page_size": engine.page_size,
+        "max_total_tokens": engine.kv_tokens,
+        "chunked_prefill_size": engine.chunked_prefill.map_or(-1, i64::from),
+        "max_prefill_tokens": engine.max_prefill_tokens,
+        "max_running_requests": engine.max_running,
+        "max_queued_requests": engine.max_queued,
+        "schedule_policy": engine.schedule,
+        "schedule_conservativeness": engine.conservativeness,
+        "radix_eviction_policy": engine.eviction,
+        "disable_radix_cache": engine.disable_prefix_cache,
+        "disable_overlap_schedule": !engine.overlap,
+        "stream_interval": config.stream_interval,
+        "incremental_streaming_output": config.incremental_streaming_output,
+        "enable_cache_report": config.enable_cache_report,
+        "enable_metrics": true,
+        "enable_dp_attention": false,
+        "load_balance_method": "round_robin",
+        "disaggregation_mode": "null",
+        "disaggregation_bootstrap_port": 8998,
+    })
+}
+
+fn extend(object: &mut Value, more: Value) {
+    if let (Value::Object(object), Value::Object(more)) = (object, more) {
+        object.extend(more);
+    }
+}

@@ -1,0 +1,143 @@
+//! `/metrics`: SGLang's names, as far as an engine without GPUs can fill them. The table is the documentation.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use hyper::header::CONTENT_TYPE;
+use simworker_core::{EngineLoads, EngineTotals};
+
+use crate::config::WorkerConfig;
+use crate::worker::Worker;
+
+/// The content type of Prometheus' text format.
+pub(super) const CONTENT_TYPE_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What the rows are read from.
+struct Source<'a> {
+    loads: EngineLoads,
+    totals: EngineTotals,
+    config: &'a WorkerConfig,
+}
+
+/// One series.
+struct Row {
+    name: &'static str,
+    kind: Kind,
+    /// Labels beside the usual ones, ready to print.
+    labels: &'static str,
+    help: &'static str,
+    value: fn(&Source<'_>) -> f64,
+}
+
+/// Which process of an engine has the series decides its labels.
+#[derive(Clone, Copy)]
+enum Kind {
+    SchedulerGauge,
+    SchedulerCounter,
+    TokenizerCounter,
+}
+
+const fn gauge(name: &'static str, help: &'static str, value: fn(&Source<'_>) -> f64) -> Row {
+    Row { name, kind: Kind::SchedulerGauge, labels: "", help, value }
+}
+
+const fn counter(name: &'static str, help: &'static str, value: fn(&Source<'_>) -> f64) -> Row {
+    Row { name, kind: Kind::SchedulerCounter, labels: "", help, value }
+}
+
+const fn tokenizer(name: &'static str, help: &'static str, value: fn(&Source<'_>) -> f64) -> Row {
+    Row { name, kind: Kind::TokenizerCounter, labels: "", help, value }
+}
+
+const ROWS: &[Row] = &[
+    gauge("num_running_reqs", "Requests in the decode batch.", |s| s.loads.running as f64),
+    gauge("num_queue_reqs", "Requests in the waiting queue.", |s| s.loads.waiting as f64),
+    gauge("num_grammar_queue_reqs", "Requests waiting for a grammar.", |_| 0.0),
+    gauge("gen_throughput", "Output tokens per second.", |s| s.loads.gen_throughput),
+    gauge("cache_hit_rate", "Cached share of the last prefill batch.", |s| s.loads.cache_hit_rate),
+    gauge("token_usage", "Used share of the KV.", |s| s.loads.token_usage),
+    gauge("full_token_usage", "Used share of the full-attention KV.", |s| s.loads.token_usage),
+    gauge("num_used_tokens", "KV tokens in use.", |s| s.loads.used_tokens as f64),
+    gauge("kv_used_tokens", "KV tokens in use.", |s| s.loads.used_tokens as f64),
+    gauge("kv_available_tokens", "KV tokens that are free.", |s| s.loads.free_tokens as f64),
+    gauge("kv_evictable_tokens", "KV tokens that are cached and idle.", |s| s.loads.evictable_tokens as f64),
+    gauge("decode_sum_seq_lens", "Tokens with KV over the running requests.", |s| {
+        s.loads.context_tokens as f64
+    }),
+    gauge("utilization", "Running share of what meets the latency goal.", |_| 0.0),
+    gauge("new_token_ratio", "Share of outstanding output that is reserved.", |s| s.loads.new_token_ratio),
+    gauge("max_total_num_tokens", "KV capacity in tokens.", |s| s.loads.max_total_tokens as f64),
+    gauge("page_size", "Tokens per KV page.", |s| f64::from(s.config.engine.page_size)),
+    gauge("num_pages", "KV capacity in pages.", |s| {
+        s.loads.max_total_tokens as f64 / f64::from(s.config.engine.page_size)
+    }),
+    gauge("context_len", "Context length in tokens.", |s| f64::from(s.config.engine.context_len)),
+    counter("num_retracted_requests_total", "Retractions.", |s| s.totals.retractions as f64),
+    counter("num_retracted_input_tokens_total", "Prompt tokens of retracted requests.", |s| {
+        s.totals.retracted_input_tokens as f64
+    }),
+    counter("num_retracted_output_tokens_total", "Output tokens of retracted requests.", |s| {
+        s.totals.retracted_output_tokens as f64
+    }),
+    counter("evicted_tokens_total", "Tokens evicted from the prefix cache.", |s| {
+        s.totals.evicted_tokens as f64
+    }),
+    Row {
+        name: "realtime_tokens_total",
+        kind: Kind::SchedulerCounter,
+        labels: ",mode=\"prefill_compute\"",
+        help: "Tokens computed by prefill steps.",
+        value: |s| s.totals.prefill_uncached_tokens as f64,
+    },
+    counter("forward_execution_seconds_total", "Engine time spent in steps.", |s| {
+        (s.totals.prefill_busy_ns + s.totals.decode_busy_ns) as f64 / 1e9
+    }),
+    tokenizer("prompt_tokens_total", "Prompt tokens of finished requests.", |s| {
+        s.totals.prompt_tokens as f64
+    }),
+    tokenizer("generation_tokens_total", "Output tokens.", |s| s.totals.generated_tokens as f64),
+    Row {
+        name: "cached_tokens_total",
+        kind: Kind::TokenizerCounter,
+        labels: ",cache_source=\"device\"",
+        help: "Prompt tokens served from the cache.",
+        value: |s| s.totals.cached_tokens as f64,
+    },
+    tokenizer("num_requests_total", "Requests that ended.", |s| s.totals.finished_requests as f64),
+    tokenizer("num_aborted_requests_total", "Requests that were aborted.", |s| {
+        s.totals.aborted_requests as f64
+    }),
+];
+
+pub(super) async fn metrics(State(worker): State<Arc<Worker>>) -> Response {
+    let (loads, totals) = worker.report();
+    let text = render(&Source { loads, totals, config: &worker.config });
+    ([(CONTENT_TYPE, CONTENT_TYPE_TEXT)], text).into_response()
+}
+
+fn render(source: &Source<'_>) -> String {
+    let model = escape(&source.config.served_model_name);
+    let mut text = String::with_capacity(ROWS.len() * 200);
+    for Row { name, kind, labels, help, value } in ROWS {
+        let (word, ranks) = match kind {
+            Kind::SchedulerGauge => ("gauge", ",tp_rank=\"0\",pp_rank=\"0\",moe_ep_rank=\"0\""),
+            Kind::SchedulerCounter => ("counter", ",tp_rank=\"0\",pp_rank=\"0\",moe_ep_rank=\"0\""),
+            Kind::TokenizerCounter => ("counter", ""),
+        };
+        let value = value(source);
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "# HELP sglang:{name} {help}\n# TYPE sglang:{name} {word}\n\
+             sglang:{name}{{model_name=\"{model}\",engine_type=\"unified\"{ranks}{labels}}} {value}\n"
+        );
+    }
+    text
+}
+
+/// A label's value in the text format.
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

@@ -1,0 +1,71 @@
+//! SGLang's endpoints over one worker.
+
+mod chat;
+mod completions;
+mod control;
+mod failure;
+mod fields;
+mod generate;
+mod health;
+mod info;
+mod loads;
+mod metrics;
+mod openai;
+mod request;
+mod stream;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use hyper::header::CONTENT_TYPE;
+use serde::Serialize;
+
+use crate::worker::Worker;
+
+/// Longest request body, in bytes: a full context as token ids takes about 1.5 MB.
+const MAX_BODY_BYTES: usize = 64 << 20;
+
+/// The routes of one worker.
+pub(crate) fn routes(worker: Arc<Worker>) -> Router {
+    let loads = if worker.config.legacy_loads { Router::new() } else { loads::routes() };
+    Router::new()
+        .merge(loads)
+        .route("/ready", get(async || ()))
+        .route("/ping", get(async || ()))
+        .route("/health", get(health::health))
+        .route("/health_generate", get(health::health_generate))
+        .route("/model_info", get(info::model_info))
+        .route("/get_model_info", get(info::model_info))
+        .route("/server_info", get(info::server_info))
+        .route("/get_server_info", get(info::server_info))
+        .route("/v1/models", get(info::models))
+        .route("/v1/models/{*id}", get(info::model))
+        .route("/get_load", get(loads::legacy))
+        .route("/metrics", get(metrics::metrics))
+        .route("/flush_cache", get(control::flush).post(control::flush))
+        .route("/abort_request", post(control::abort))
+        .route("/generate", post(generate::generate).put(generate::generate))
+        .route("/v1/completions", post(completions::completions))
+        .route("/v1/chat/completions", post(chat::chat))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .with_state(worker)
+}
+
+/// `value` as JSON text.
+fn json_text(value: &impl Serialize) -> Vec<u8> {
+    let mut text = Vec::with_capacity(512);
+    write_json(&mut text, value);
+    text
+}
+
+fn write_json(out: &mut Vec<u8>, value: &impl Serialize) {
+    serde_json::to_writer(out, value).expect("plain data with string keys always serialises");
+}
+
+/// `value` as a JSON answer.
+fn json(value: &impl Serialize) -> Response {
+    ([(CONTENT_TYPE, "application/json")], json_text(value)).into_response()
+}

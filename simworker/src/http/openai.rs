@@ -1,0 +1,171 @@
+//! What the two OpenAI routes have in common.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use hyper::header::CONTENT_TYPE;
+use protocol::openai::{Answer, ErrorBody, Metadata, PromptTokensDetails, Usage};
+use serde::{Deserialize, Serialize};
+use simworker_core::FinishReason;
+
+use super::failure::Failure;
+use super::fields::Fields;
+use super::generate::END_OF_TEXT;
+use super::info;
+use super::stream::{Voice, event, outcome};
+use crate::clock::unix_seconds;
+use crate::mailbox::{Ending, Finish};
+use crate::ticket::Ticket;
+use crate::worker::Worker;
+
+/// The routes below `/v1` insist on their content type.
+pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Failure> {
+    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = given.split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Failure::bad_request("Unsupported Media Type: Only 'application/json' is allowed"))
+}
+
+/// What is the same in every answer and chunk of a request.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) id: String,
+    pub(super) model: String,
+    created: u64,
+    /// Answers to each prompt.
+    n: usize,
+    cache_report: bool,
+}
+
+impl Head {
+    /// Reads the model; the id is that of the first request.
+    pub(super) fn new(
+        worker: &Arc<Worker>,
+        fields: &Fields<'_>,
+        tickets: &[Ticket],
+        n: u32,
+    ) -> Result<Self, Failure> {
+        let id = tickets.first().map_or_else(|| worker.fresh_rid(), |ticket| ticket.rid.clone());
+        let model = fields.get("model")?;
+        Ok(Self {
+            id,
+            model: model.unwrap_or_else(|| worker.config.served_model_name.clone()),
+            created: unix_seconds() as u64,
+            n: n as usize,
+            cache_report: worker.config.enable_cache_report,
+        })
+    }
+
+    /// A chunk of a stream.
+    pub(super) fn chunk<C>(
+        &self,
+        object: &'static str,
+        choices: Vec<C>,
+        usage: Option<Usage>,
+    ) -> Answer<'_, C> {
+        Answer {
+            id: &self.id,
+            object,
+            created: self.created,
+            model: &self.model,
+            choices,
+            usage,
+            metadata: None,
+        }
+    }
+
+    /// A whole answer.
+    pub(super) fn whole<C>(&self, object: &'static str, choices: Vec<C>, usage: Usage) -> Answer<'_, C> {
+        let metadata = Some(Metadata { weight_version: info::WEIGHT_VERSION });
+        Answer { metadata, ..self.chunk(object, choices, Some(usage)) }
+    }
+
+    /// The usage of all replies: pairs of a ticket, its output tokens and its cached tokens, answers to one prompt
+    /// side by side. A prompt counts once, however many answers it has.
+    pub(super) fn usage<'a>(&self, replies: impl Iterator<Item = (&'a Ticket, u32, u32)>) -> Usage {
+        let (mut prompt_tokens, mut completion_tokens, mut cached_tokens) = (0, 0, 0);
+        for (index, (ticket, output, cached)) in replies.enumerate() {
+            if index % self.n == 0 {
+                prompt_tokens += ticket.prompt_tokens;
+                cached_tokens += cached;
+            }
+            completion_tokens += output;
+        }
+        Usage {
+            prompt_tokens,
+            total_tokens: prompt_tokens + completion_tokens,
+            completion_tokens,
+            prompt_tokens_details: self.cache_report.then_some(PromptTokensDetails { cached_tokens }),
+            reasoning_tokens: 0,
+        }
+    }
+}
+
+/// `stream_options`, and what follows from them.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct StreamOptions {
+    pub(super) include_usage: bool,
+    pub(super) continuous_usage_stats: bool,
+}
+
+/// Writes the chunk without choices that carries the usage of all replies, if it was asked for.
+pub(super) fn usage_chunk(
+    head: &Head,
+    object: &'static str,
+    options: StreamOptions,
+    voices: &[Voice],
+    out: &mut Vec<u8>,
+) {
+    if options.include_usage {
+        let replies = voices.iter().map(|voice| (&voice.ticket, voice.sent, voice.cached_tokens));
+        event(out, &head.chunk(object, Vec::<()>::new(), Some(head.usage(replies))));
+    }
+}
+
+/// Writes a failure as a frame of a stream.
+pub(super) fn failure_chunk(failure: &Failure, out: &mut Vec<u8>) {
+    #[derive(Serialize)]
+    struct Framed<'a> {
+        error: ErrorBody<'a>,
+    }
+    failure.with_body(|error| event(out, &Framed { error }));
+}
+
+/// The words for an end: `finish_reason` and `matched_stop`.
+pub(super) fn words(ticket: &Ticket, finish: &Finish) -> (&'static str, Option<u32>) {
+    match finish.reason {
+        FinishReason::Length if ticket.ends_by_itself => ("stop", Some(END_OF_TEXT)),
+        FinishReason::Length => ("length", None),
+        FinishReason::Abort { .. } | FinishReason::Error { .. } => ("abort", None),
+    }
+}
+
+/// One reply that is complete.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) ticket: Ticket,
+    pub(super) finish: Finish,
+    pub(super) text: String,
+}
+
+/// Waits for all replies.
+pub(super) async fn wait(tickets: Vec<Ticket>) -> Result<Vec<Whole>, Failure> {
+    let mut replies = Vec::with_capacity(tickets.len());
+    for mut ticket in tickets {
+        let (progress, ending): (_, Ending) = ticket.end().await;
+        let finish = outcome(&ending)?.clone();
+        let text = ticket.reply.text(0, progress.tokens);
+        replies.push(Whole { ticket, finish, text });
+    }
+    Ok(replies)
+}
+
+/// The usage of complete replies.
+pub(super) fn whole_usage(head: &Head, replies: &[Whole]) -> Usage {
+    head.usage(
+        replies.iter().map(|reply| (&reply.ticket, reply.finish.output_tokens, reply.finish.cached_tokens)),
+    )
+}

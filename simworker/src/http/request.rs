@@ -1,0 +1,163 @@
+//! From a body to requests in the engine: what the three generating routes have in common.
+
+use std::sync::Arc;
+
+use protocol::tokenizer::{Token, encode, mix};
+use protocol::view::Prompt;
+
+use super::failure::Failure;
+use super::fields::{Fields, OneOrMany};
+use crate::ticket::Ticket;
+use crate::worker::{Job, Output, Worker};
+
+/// The most answers to one prompt.
+const MAX_N: u32 = 128;
+
+/// What a body asks the engine for.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub(super) prompts: Vec<Arc<[Token]>>,
+    /// The body holds a list of prompts, even if it is a list of one.
+    pub(super) is_batch: bool,
+    /// One for each prompt.
+    pub(super) wishes: Vec<Wish>,
+    /// Answers to each prompt.
+    pub(super) n: u32,
+    pub(super) stream: bool,
+    rids: Option<OneOrMany<String>>,
+    priority: i64,
+    namespace: u64,
+}
+
+/// What is asked about one reply.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wish {
+    pub(super) output: Output,
+    pub(super) ignore_eos: bool,
+}
+
+impl Order {
+    /// Reads what all dialects spell alike. `wishes` has one entry for all prompts, or one for each.
+    pub(super) fn read(
+        fields: &Fields<'_>,
+        prompt: Prompt<'_>,
+        wishes: OneOrMany<Wish>,
+        n: u32,
+    ) -> Result<Self, Failure> {
+        let is_batch = matches!(prompt, Prompt::Texts(_) | Prompt::TokenLists(_));
+        let prompts = tokens(prompt)?;
+        let wishes = match wishes {
+            OneOrMany::One(wish) => vec![wish; prompts.len()],
+            OneOrMany::Many(wishes) => wishes,
+        };
+        if wishes.len() != prompts.len() {
+            return Err(Failure::bad_request("sampling_params: as many entries as prompts are needed."));
+        }
+        if !(1..=MAX_N).contains(&n) {
+            return Err(Failure::bad_request(format!("n is {n}; it must be between 1 and {MAX_N}.")));
+        }
+        check_rank(fields)?;
+        Ok(Self {
+            prompts,
+            is_batch,
+            wishes,
+            n,
+            stream: fields.get_or_default("stream")?,
+            rids: fields.get("rid")?,
+            priority: fields.get_or_default("priority")?,
+            namespace: namespace(fields)?,
+        })
+    }
+
+    /// Sends everything into the engine. The tickets are in the order of prompts, then of answers to one prompt.
+    pub(super) async fn submit(self, worker: &Arc<Worker>) -> Result<Vec<Ticket>, Failure> {
+        let rids = self.rids(worker)?;
+        if self.n > 1 {
+            self.prefill_once(worker).await?;
+        }
+        let jobs = (0..rids.len()).zip(rids).map(|(index, rid)| {
+            let prompt = index / self.n as usize;
+            self.job(rid, prompt, self.wishes[prompt])
+        });
+        jobs.map(|job| submit(worker, job)).collect()
+    }
+
+    /// With several answers to a prompt, SGLang computes it once before it lets the copies in, so that they hit the
+    /// cache.
+    async fn prefill_once(&self, worker: &Arc<Worker>) -> Result<(), Failure> {
+        let wish = Wish { output: Output::Tokens(1), ignore_eos: true };
+        for prompt in 0..self.prompts.len() {
+            submit(worker, self.job(worker.fresh_rid(), prompt, wish))?.end().await;
+        }
+        Ok(())
+    }
+
+    fn job(&self, rid: String, prompt: usize, wish: Wish) -> Job {
+        Job {
+            rid,
+            prompt: Arc::clone(&self.prompts[prompt]),
+            output: wish.output,
+            ignore_eos: wish.ignore_eos,
+            priority: self.priority,
+            namespace: self.namespace,
+        }
+    }
+
+    /// One id per request: the one given, with a number where there are several.
+    fn rids(&self, worker: &Worker) -> Result<Vec<String>, Failure> {
+        let (prompts, n) = (self.prompts.len(), self.n as usize);
+        let numbered = |rid: &str, count: usize| -> Vec<String> {
+            if count == 1 { vec![rid.to_owned()] } else { (0..count).map(|i| format!("{rid}_{i}")).collect() }
+        };
+        match &self.rids {
+            None => Ok((0..prompts * n).map(|_| worker.fresh_rid()).collect()),
+            Some(OneOrMany::One(rid)) => Ok(numbered(rid, prompts * n)),
+            Some(OneOrMany::Many(rids)) if rids.len() == prompts => {
+                Ok(rids.iter().flat_map(|rid| numbered(rid, n)).collect())
+            }
+            Some(OneOrMany::Many(_)) => Err(Failure::bad_request("rid: as many ids as prompts are needed.")),
+        }
+    }
+}
+
+fn submit(worker: &Arc<Worker>, job: Job) -> Result<Ticket, Failure> {
+    let rid = job.rid.clone();
+    worker.submit(job).map_err(|_| Failure::bad_request(format!("Duplicate request ID detected: {rid}")))
+}
+
+fn tokens(prompt: Prompt<'_>) -> Result<Vec<Arc<[Token]>>, Failure> {
+    let all: Vec<Arc<[Token]>> = match prompt {
+        Prompt::Text(text) => vec![encode(&text).into()],
+        Prompt::Tokens(ids) => vec![ids.into()],
+        Prompt::Texts(texts) => texts.iter().map(|text| encode(text).into()).collect(),
+        Prompt::TokenLists(lists) => lists.into_iter().map(Arc::from).collect(),
+        Prompt::Unreadable => return Err(Failure::bad_request("The prompt is missing or of a wrong type.")),
+    };
+    if all.iter().any(|tokens| tokens.is_empty()) {
+        return Err(Failure::bad_request("The prompt is empty."));
+    }
+    Ok(all)
+}
+
+/// There is one data-parallel rank; it may be named by its new or its old name.
+fn check_rank(fields: &Fields<'_>) -> Result<(), Failure> {
+    for key in ["routed_dp_rank", "data_parallel_rank"] {
+        if let Some(rank) = fields.get::<i64>(key)?
+            && rank != 0
+        {
+            return Err(Failure::bad_request(format!("{key} is {rank}; it must be in the range [0, 1).")));
+        }
+    }
+    Ok(())
+}
+
+/// Requests share KV only with those of the same extra key, salt and adapter.
+fn namespace(fields: &Fields<'_>) -> Result<u64, Failure> {
+    let mut hash = 0;
+    for (kind, key) in (1u64..).zip(["extra_key", "cache_salt", "lora_path"]) {
+        if let Some(value) = fields.get::<String>(key)? {
+            hash = value.bytes().fold(mix(hash ^ kind), |hash, byte| mix(hash ^ u64::from(byte)));
+        }
+    }
+    Ok(hash)
+}

@@ -1,0 +1,220 @@
+//! Streams of tokens as server-sent events.
+//!
+//! The body asks the mailboxes for progress when the connection wants more bytes, and only then: a slow reader gets
+//! fewer and larger frames, not a queue of them. It owns the tickets, so that a connection that closes aborts what is
+//! still running.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use hyper::body::{Body, Frame};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
+use serde::Serialize;
+
+use super::failure::Failure;
+use super::write_json;
+use crate::mailbox::{Ending, Finish, Progress};
+use crate::ticket::Ticket;
+
+/// One reply within a stream.
+#[derive(Debug)]
+pub(super) struct Voice {
+    pub(super) ticket: Ticket,
+    pub(super) index: u32,
+    /// Tokens that have been sent.
+    pub(super) sent: u32,
+    /// Prompt tokens served from the cache.
+    pub(super) cached_tokens: u32,
+}
+
+/// News about one reply.
+#[derive(Debug)]
+pub(super) struct News<'a> {
+    /// The reply, as it was before: `voice.sent` tokens are known to the client.
+    pub(super) voice: &'a Voice,
+    /// Tokens there are now.
+    pub(super) tokens: u32,
+    /// Set in the last frame.
+    pub(super) finish: Option<&'a Finish>,
+}
+
+/// How a dialect writes its frames.
+pub(super) trait Frames: Send + Unpin + 'static {
+    /// Writes the frames for some news.
+    fn news(&self, news: &News<'_>, out: &mut Vec<u8>);
+    /// Whether this failure is a frame like any other here, and writes it then; otherwise it ends the stream.
+    fn absorb(&self, voice: &Voice, failure: &Failure, out: &mut Vec<u8>) -> bool;
+    /// Writes the frame for a failure that ends the stream.
+    fn failure(&self, failure: &Failure, out: &mut Vec<u8>);
+    /// Writes what comes after the last reply has ended.
+    fn tail(&self, voices: &[Voice], out: &mut Vec<u8>);
+}
+
+/// Appends `value` as one event.
+pub(super) fn event(out: &mut Vec<u8>, value: &impl Serialize) {
+    out.extend_from_slice(b"data: ");
+    write_json(out, value);
+    out.extend_from_slice(b"\n\n");
+}
+
+/// The body of a streamed answer.
+#[derive(Debug)]
+pub(super) struct TokenStream<F> {
+    /// Replies that have not ended come with `ticket.ended == false`.
+    voices: Vec<Voice>,
+    frames: F,
+    interval: u32,
+    /// Rendered and not yet taken by the connection.
+    ready: Option<Bytes>,
+    /// What ended the stream before anything was written.
+    failed: Option<Failure>,
+    begun: bool,
+    over: bool,
+}
+
+impl<F: Frames> TokenStream<F> {
+    /// A stream of these replies; `interval` tokens make a frame.
+    pub(super) fn new(tickets: Vec<Ticket>, frames: F, interval: u32) -> Self {
+        let voices = (0..).zip(tickets);
+        let voices =
+            voices.map(|(index, ticket)| Voice { ticket, index, sent: 0, cached_tokens: 0 }).collect();
+        Self { voices, frames, interval, ready: None, failed: None, begun: false, over: false }
+    }
+
+    /// Waits for the first frame, so that a failure before it still has a status of its own.
+    pub(super) async fn begin(mut self) -> Result<Self, Failure> {
+        self.ready = std::future::poll_fn(|context| self.poll_chunk(context)).await;
+        match self.failed.take() {
+            Some(failure) => Err(failure),
+            None => Ok(self),
+        }
+    }
+
+    /// The answer with this body.
+    pub(super) fn response(self) -> Response {
+        let headers = [(CONTENT_TYPE, "text/event-stream; charset=utf-8"), (CACHE_CONTROL, "no-cache")];
+        (headers, axum::body::Body::new(self)).into_response()
+    }
+
+    fn poll_chunk(&mut self, context: &Context<'_>) -> Poll<Option<Bytes>> {
+        if self.over {
+            return Poll::Ready(None);
+        }
+        let mut out = Vec::new();
+        for index in 0..self.voices.len() {
+            if let Err(failure) = self.poll_voice(index, context, &mut out) {
+                self.fail(failure, &mut out);
+                return Poll::Ready(Some(out.into()));
+            }
+        }
+        if self.voices.iter().all(|voice| voice.ticket.ended) {
+            self.frames.tail(&self.voices, &mut out);
+            self.close(&mut out);
+        }
+        if out.is_empty() {
+            return Poll::Pending;
+        }
+        self.begun = true;
+        Poll::Ready(Some(out.into()))
+    }
+
+    fn poll_voice(&mut self, index: usize, context: &Context<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let voice = &mut self.voices[index];
+        if voice.ticket.ended {
+            return Ok(());
+        }
+        let want = next_frame(voice.sent, self.interval);
+        let Poll::Ready(Progress { tokens, cached_tokens, ending }) = voice.ticket.poll(context, want) else {
+            return Ok(());
+        };
+        voice.cached_tokens = cached_tokens;
+        let finish = match &ending {
+            None => None,
+            Some(ending) => match outcome(ending) {
+                Ok(finish) => Some(finish),
+                Err(failure) if self.frames.absorb(voice, &failure, out) => return Ok(()),
+                Err(failure) => return Err(failure),
+            },
+        };
+        self.frames.news(&News { voice, tokens, finish }, out);
+        voice.sent = tokens;
+        Ok(())
+    }
+
+    fn fail(&mut self, failure: Failure, out: &mut Vec<u8>) {
+        self.frames.failure(&failure, out);
+        self.close(out);
+        if !self.begun {
+            self.failed = Some(failure);
+        }
+        // What still runs beside the failed reply is of no use to anybody.
+        self.voices.clear();
+    }
+
+    fn close(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"data: [DONE]\n\n");
+        self.over = true;
+    }
+}
+
+/// The count of tokens that completes the frame after `sent` tokens: 1, 1 + interval, 1 + 2·interval, …
+fn next_frame(sent: u32, interval: u32) -> u32 {
+    match sent.checked_sub(1) {
+        None => 1,
+        Some(later) => (later / interval).saturating_add(1).saturating_mul(interval).saturating_add(1),
+    }
+}
+
+/// What an ending means for the client: a last frame, or a failure.
+pub(super) fn outcome(ending: &Ending) -> Result<&Finish, Failure> {
+    use simworker_core::FinishReason;
+    match ending {
+        Ending::Finished(Finish { reason: FinishReason::Error { status, message }, .. }) => {
+            Err(Failure { status: *status, message: (*message).to_owned(), by_scheduler: true })
+        }
+        Ending::Finished(finish) => Ok(finish),
+        Ending::Refused { status, message, by_scheduler } => {
+            Err(Failure { status: *status, message: message.clone(), by_scheduler: *by_scheduler })
+        }
+    }
+}
+
+impl<F: Frames> Body for TokenStream<F> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = self.get_mut();
+        if let Some(chunk) = this.ready.take() {
+            return Poll::Ready(Some(Ok(Frame::data(chunk))));
+        }
+        this.poll_chunk(context).map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.over && self.ready.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_frame;
+
+    #[test]
+    fn frames_are_the_first_token_and_then_every_interval() {
+        let frames = |interval| {
+            std::iter::successors(Some(next_frame(0, interval)), move |sent| {
+                Some(next_frame(*sent, interval))
+            })
+        };
+        assert_eq!(frames(1).take(4).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert_eq!(frames(8).take(4).collect::<Vec<_>>(), [1, 9, 17, 25]);
+        assert_eq!(next_frame(12, 8), 17, "after a merged frame the grid is found again");
+    }
+}

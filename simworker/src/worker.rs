@@ -1,0 +1,332 @@
+//! One worker: an engine, the requests on their way into it, and the mailboxes of those inside.
+//!
+//! Everything that changes sits behind one short lock. Whoever takes it first brings the engine up to now, step by
+//! step, so that HTTP tasks and the pacer see the same order of events; whoever leaves it publishes the next deadline.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::{Mutex, MutexGuard};
+use protocol::tokenizer::{Token, mix, reply_block};
+use simworker_core::{
+    ConfigError, Engine, EngineLoads, EngineTotals, Event, FinishReason, Limits, RequestId, Submit,
+};
+
+use crate::clock::{ScaledClock, unix_seconds};
+use crate::config::WorkerConfig;
+use crate::mailbox::{Ending, Finish, Mailbox};
+use crate::pacer::Alarm;
+use crate::ticket::{Reply, Ticket};
+
+/// What SGLang's scheduler says about a request that is aborted before it ran.
+const ABORTED_WAITING: &str = "Abort in waiting queue";
+
+/// One request as HTTP hands it over.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    pub(crate) rid: String,
+    pub(crate) prompt: Arc<[Token]>,
+    pub(crate) output: Output,
+    pub(crate) ignore_eos: bool,
+    pub(crate) priority: i64,
+    pub(crate) namespace: u64,
+}
+
+/// How long the reply is to be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Output {
+    /// So many tokens.
+    Tokens(u32),
+    /// Nothing was asked for: to the end of the context, or to the end of the text if that may come first.
+    Open,
+}
+
+/// Another request in flight has this id.
+#[derive(Debug)]
+pub(crate) struct DuplicateRid;
+
+/// A worker.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) config: WorkerConfig,
+    /// Place in the host.
+    index: u32,
+    /// Wall time of the start, seconds since the epoch.
+    pub(crate) started: f64,
+    /// The bounds on the length of requests.
+    pub(crate) limits: Limits,
+    clock: ScaledClock,
+    alarm: Arc<Alarm>,
+    /// Engine time at which something is due; `u64::MAX` when nothing is.
+    deadline_ns: AtomicU64,
+    /// Requests that came without an id.
+    unnamed: AtomicU64,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    engine: Engine,
+    next_id: u64,
+    /// Requests whose overhead (tokenising, HTTP, IPC) is not over, by the time it will be.
+    arrivals: BTreeMap<(u64, RequestId), Submit>,
+    live: HashMap<RequestId, Live>,
+    rids: BTreeMap<String, RequestId>,
+    events: Vec<Event>,
+}
+
+/// A request that has not ended.
+#[derive(Debug)]
+struct Live {
+    rid: String,
+    mailbox: Arc<Mailbox>,
+    /// Its key among the arrivals while it is there.
+    due_ns: Option<u64>,
+}
+
+impl Worker {
+    /// An idle worker; `index` is its place in the host.
+    pub(crate) fn new(
+        config: WorkerConfig,
+        index: u32,
+        clock: ScaledClock,
+        alarm: Arc<Alarm>,
+    ) -> Result<Self, ConfigError> {
+        let engine = Engine::new(config.engine.clone())?;
+        let limits = engine.limits();
+        let inner = Inner {
+            engine,
+            next_id: 0,
+            arrivals: BTreeMap::new(),
+            live: HashMap::new(),
+            rids: BTreeMap::new(),
+            events: Vec::new(),
+        };
+        Ok(Self {
+            config,
+            index,
+            started: unix_seconds(),
+            limits,
+            clock,
+            alarm,
+            deadline_ns: AtomicU64::new(u64::MAX),
+            unnamed: AtomicU64::new(0),
+            inner: Mutex::new(inner),
+        })
+    }
+
+    /// When the pacer must look at this worker next, in engine time.
+    pub(crate) fn deadline_ns(&self) -> u64 {
+        self.deadline_ns.load(Ordering::Acquire)
+    }
+
+    /// Does all that is due.
+    pub(crate) fn catch_up(&self) {
+        self.with(|_, _| ());
+    }
+
+    /// Sends a request on its way. `rid` is taken until the request ends.
+    pub(crate) fn submit(self: &Arc<Self>, job: Job) -> Result<Ticket, DuplicateRid> {
+        let reply = Reply { block: reply_block(&job.prompt) };
+        let length = self.output_length(&job, reply);
+        let mailbox = Arc::new(Mailbox::new());
+        let prompt_tokens = u32::try_from(job.prompt.len()).unwrap_or(u32::MAX);
+        let rid = job.rid.clone();
+        let id = self.with(|inner, now_ns| {
+            let due_ns = now_ns.saturating_add(self.config.request_overhead_ns);
+            inner.enlist(job, length.tokens, due_ns, Arc::clone(&mailbox))
+        })?;
+        Ok(Ticket {
+            worker: Arc::clone(self),
+            id,
+            mailbox,
+            rid,
+            prompt_tokens,
+            reply,
+            ends_by_itself: length.ends_by_itself,
+            arrived: Instant::now(),
+            ended: false,
+        })
+    }
+
+    fn output_length(&self, job: &Job, reply: Reply) -> Length {
+        let room = self.config.engine.context_len.saturating_sub(job.prompt.len() as u32).max(1);
+        match job.output {
+            Output::Tokens(tokens) => Length { tokens, ends_by_itself: false },
+            Output::Open if job.ignore_eos => Length { tokens: room, ends_by_itself: false },
+            Output::Open => {
+                let text = length_of_text(reply);
+                Length { tokens: text.min(room), ends_by_itself: text < room }
+            }
+        }
+    }
+
+    /// An id for a request that came without one: unique, and not a function of the wall clock's resolution.
+    pub(crate) fn fresh_rid(&self) -> String {
+        let count = self.unnamed.fetch_add(1, Ordering::Relaxed);
+        let seed = mix(self.started.to_bits() ^ mix(count ^ u64::from(self.index) << 40));
+        format!("{seed:016x}{:016x}", mix(seed))
+    }
+
+    /// Ends one request.
+    pub(crate) fn abort(&self, id: RequestId) {
+        self.with(|inner, now_ns| inner.abort(now_ns, id));
+    }
+
+    /// Ends all requests whose id starts with `prefix`, as SGLang's scheduler matches them.
+    pub(crate) fn abort_matching(&self, prefix: &str) {
+        self.with(|inner, now_ns| {
+            let from = (Bound::Included(prefix), Bound::Unbounded);
+            let matching = inner.rids.range::<str, _>(from).take_while(|(rid, _)| rid.starts_with(prefix));
+            let ids: Vec<RequestId> = matching.map(|(_, id)| *id).collect();
+            for id in ids {
+                inner.abort(now_ns, id);
+            }
+        });
+    }
+
+    /// Empties the cache; false while requests are on their way, waiting or running.
+    pub(crate) fn flush(&self) -> bool {
+        self.with(|inner, now_ns| inner.live.is_empty() && inner.engine.flush(now_ns))
+    }
+
+    /// The engine's load and its counters, at one moment.
+    pub(crate) fn report(&self) -> (EngineLoads, EngineTotals) {
+        self.with(|inner, _| (inner.engine.loads(), inner.engine.totals()))
+    }
+
+    /// Runs `act` on the engine as of now, delivers what came of it and publishes the next deadline.
+    fn with<T>(&self, act: impl FnOnce(&mut Inner, u64) -> T) -> T {
+        let mut inner: MutexGuard<'_, Inner> = self.inner.lock();
+        // Read under the lock, so that the engine never sees time go back.
+        let now_ns = self.clock.now_ns();
+        inner.catch_up(now_ns);
+        let result = act(&mut inner, now_ns);
+        inner.deliver();
+        let deadline_ns = inner.next_deadline();
+        self.deadline_ns.store(deadline_ns, Ordering::Release);
+        drop(inner);
+        self.alarm.ring(deadline_ns);
+        result
+    }
+}
+
+struct Length {
+    tokens: u32,
+    ends_by_itself: bool,
+}
+
+/// How long a reply is when nobody says: 64 to 511 tokens, a function of the prompt.
+fn length_of_text(reply: Reply) -> u32 {
+    64 + (mix(reply.block) % 448) as u32
+}
+
+impl Inner {
+    fn enlist(
+        &mut self,
+        job: Job,
+        max_new_tokens: u32,
+        due_ns: u64,
+        mailbox: Arc<Mailbox>,
+    ) -> Result<RequestId, DuplicateRid> {
+        if self.rids.contains_key(&job.rid) {
+            return Err(DuplicateRid);
+        }
+        let id = RequestId(self.next_id);
+        self.next_id += 1;
+        let Job { rid, prompt, ignore_eos, priority, namespace, .. } = job;
+        let request = Submit { id, prompt, max_new_tokens, ignore_eos, priority, namespace };
+        self.arrivals.insert((due_ns, id), request);
+        self.rids.insert(rid.clone(), id);
+        self.live.insert(id, Live { rid, mailbox, due_ns: Some(due_ns) });
+        Ok(id)
+    }
+
+    fn abort(&mut self, now_ns: u64, id: RequestId) {
+        let Some(live) = self.live.get(&id) else { return };
+        let Some(due_ns) = live.due_ns else {
+            self.engine.abort(now_ns, id, &mut self.events);
+            return;
+        };
+        self.arrivals.remove(&(due_ns, id));
+        self.end(
+            id,
+            Ending::Finished(Finish {
+                reason: FinishReason::Abort { message: ABORTED_WAITING },
+                cached_tokens: 0,
+                output_tokens: 0,
+                retractions: 0,
+            }),
+        );
+    }
+
+    fn next_deadline(&self) -> u64 {
+        let arrival = self.arrivals.keys().next().map_or(u64::MAX, |(due_ns, _)| *due_ns);
+        arrival.min(self.engine.next_deadline().unwrap_or(u64::MAX))
+    }
+
+    /// Applies arrivals and steps one by one in their order, each at its own time, however late this is.
+    fn catch_up(&mut self, now_ns: u64) {
+        loop {
+            let next_ns = self.next_deadline();
+            if next_ns > now_ns {
+                return;
+            }
+            // Arrivals first: a scheduling pass at the same moment considers them.
+            if self.arrivals.keys().next().is_some_and(|(due_ns, _)| *due_ns == next_ns) {
+                self.admit_next();
+            } else {
+                self.engine.advance(next_ns, &mut self.events);
+            }
+            self.deliver();
+        }
+    }
+
+    fn admit_next(&mut self) {
+        let Some(((due_ns, id), request)) = self.arrivals.pop_first() else { return };
+        if let Some(live) = self.live.get_mut(&id) {
+            live.due_ns = None;
+        }
+        if let Err(refusal) = self.engine.submit(due_ns, request, &mut self.events) {
+            let (status, message) = (refusal.status(), refusal.message());
+            self.end(id, Ending::Refused { status, message, by_scheduler: refusal.is_scheduler_abort() });
+        }
+    }
+
+    /// Carries what the engine produced to the mailboxes.
+    fn deliver(&mut self) {
+        let mut stepped = false;
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            match event {
+                Event::FirstToken { id, .. } => {
+                    if let Some(live) = self.live.get(&id) {
+                        live.mailbox.first_token(0);
+                    }
+                }
+                Event::Step { .. } => stepped = true,
+                Event::Finish { id, reason, cached_tokens, output_tokens, retractions, .. } => {
+                    let finish = Finish { reason, cached_tokens, output_tokens, retractions };
+                    self.end(id, Ending::Finished(finish));
+                }
+            }
+        }
+        self.events = events;
+        if stepped {
+            for (id, tokens) in self.engine.running() {
+                if let Some(live) = self.live.get(&id) {
+                    live.mailbox.tokens(tokens);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, id: RequestId, ending: Ending) {
+        let Some(live) = self.live.remove(&id) else { return };
+        self.rids.remove(&live.rid);
+        live.mailbox.end(ending);
+    }
+}

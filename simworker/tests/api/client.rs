@@ -1,0 +1,190 @@
+//! A worker to ask, and a small HTTP client to ask it with.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use protocol::sse::Splitter;
+use serde_json::Value;
+use simworker::config::{HostConfig, WorkerConfig};
+use simworker::host::Host;
+use simworker_core::{EngineConfig, Pace, preset};
+
+/// Nothing here takes nearly as long; a test that hangs fails instead.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One worker.
+pub(crate) struct Worker {
+    host: Host,
+}
+
+/// An answer as it came.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
+    }
+
+    /// The events of a stream, without `[DONE]`, which must be the last.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let mut events = Vec::new();
+        let mut splitter = Splitter::default();
+        let mut take = |event: protocol::sse::Event<'_>| events.push(event.data.to_vec());
+        splitter.push(self.body.as_bytes(), &mut take).unwrap();
+        splitter.finish(&mut take).unwrap();
+        assert_eq!(events.pop().as_deref(), Some(&b"[DONE]"[..]), "{}", self.body);
+        events.iter().map(|data| serde_json::from_slice(data).unwrap()).collect()
+    }
+}
+
+impl Worker {
+    /// A worker with defaults.
+    pub(crate) fn start() -> Self {
+        Self::with(|_| ())
+    }
+
+    /// A worker whose configuration is changed.
+    pub(crate) fn with(change: impl FnOnce(&mut WorkerConfig)) -> Self {
+        Self::at_speed(50.0, change)
+    }
+
+    /// One that runs at another speed.
+    pub(crate) fn at_speed(speed: f64, change: impl FnOnce(&mut WorkerConfig)) -> Self {
+        let preset = preset("a100-80g-llama3-8b").unwrap();
+        let mut worker = WorkerConfig {
+            engine: EngineConfig { pace: Pace::Step, ..EngineConfig::of(preset) },
+            preset,
+            served_model_name: "mock".into(),
+            stream_interval: 1,
+            incremental_streaming_output: false,
+            enable_cache_report: true,
+            health_generation: false,
+            legacy_loads: false,
+            request_overhead_ns: 3_000_000,
+        };
+        change(&mut worker);
+        let config = HostConfig { workers: 1, host: "127.0.0.1".into(), port: 0, speed, worker };
+        Self { host: Host::start(&config).unwrap() }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        read(self.open("GET", path, "", ""))
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        read(self.send(path, body))
+    }
+
+    /// Posts text of some content type.
+    pub(crate) fn post_text(&self, path: &str, content_type: &str, body: &str) -> Answer {
+        read(self.open("POST", path, content_type, body))
+    }
+
+    /// Sends a request and does not wait for the answer.
+    pub(crate) fn send(&self, path: &str, body: &Value) -> TcpStream {
+        self.open("POST", path, "application/json", &body.to_string())
+    }
+
+    fn open(&self, method: &str, path: &str, content_type: &str, body: &str) -> TcpStream {
+        let mut connection = TcpStream::connect(self.host.addresses()[0]).unwrap();
+        connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        let kind =
+            if content_type.is_empty() { String::new() } else { format!("content-type: {content_type}\r\n") };
+        write!(
+            connection,
+            "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{kind}content-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        connection
+    }
+
+    /// The load of the worker's one rank.
+    pub(crate) fn load(&self) -> Value {
+        self.get("/v1/loads?include=core").json()["loads"][0].clone()
+    }
+
+    /// Looks until the load is as it should be.
+    pub(crate) fn wait_for(&self, what: &str, as_it_should_be: impl Fn(&Value) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !as_it_should_be(&self.load()) {
+            assert!(Instant::now() < deadline, "{what}: {}", self.load());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    pub(crate) fn wait_until_running(&self, requests: u64) {
+        self.wait_for("requests run", |load| load["num_running_reqs"] == requests);
+    }
+
+    pub(crate) fn wait_until_idle(&self) {
+        let idle = |load: &Value| {
+            load["num_running_reqs"] == 0 && load["num_waiting_reqs"] == 0 && load["num_used_tokens"] == 0
+        };
+        self.wait_for("the engine is idle", idle);
+    }
+}
+
+/// Reads an answer to its end.
+pub(crate) fn read(mut connection: TcpStream) -> Answer {
+    let mut bytes = Vec::new();
+    connection.read_to_end(&mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head: {text}"));
+    let head = head.to_ascii_lowercase();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let body = if head.contains("transfer-encoding: chunked") { join_chunks(body) } else { body.to_owned() };
+    Answer { status, head, body }
+}
+
+fn join_chunks(mut rest: &str) -> String {
+    let mut body = String::new();
+    while let Some((size, after)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        body.push_str(&after[..size]);
+        rest = after[size..].strip_prefix("\r\n").unwrap();
+        if size == 0 {
+            return body;
+        }
+    }
+    panic!("the stream was cut: {body}");
+}
+
+/// The keys of an object in the order they were written. (A parsed [`Value`] sorts them.)
+pub(crate) fn keys(json: &str) -> Vec<String> {
+    let (mut keys, mut depth, mut rest) = (Vec::new(), 0, json);
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        match c {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth -= 1,
+            '"' => {
+                let end = rest.find('"').unwrap();
+                let (word, after) = (&rest[..end], &rest[end + 1..]);
+                if depth == 1 && after.starts_with(':') {
+                    keys.push(word.to_owned());
+                }
+                rest = after;
+            }
+            _ => {}
+        }
+    }
+    keys
+}
+
+/// Splits at blanks.
+pub(crate) fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// A prompt of that many tokens, its own for each seed.
+pub(crate) fn prompt(seed: u64, tokens: u32) -> String {
+    let tokens: Vec<u32> = (0..tokens).map(|i| protocol::tokenizer::block_token(seed, i)).collect();
+    protocol::tokenizer::decode(&tokens)
+}

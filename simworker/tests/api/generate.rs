@@ -1,0 +1,235 @@
+//! `/generate`.
+
+use protocol::tokenizer::{block_token, decode, encode, reply_block};
+use serde_json::{Value, json};
+
+use crate::client::{Worker, keys, prompt, words};
+
+fn ask(text: &str, tokens: u32) -> Value {
+    json!({"text": text, "sampling_params": {"max_new_tokens": tokens, "ignore_eos": true}})
+}
+
+fn stream(text: &str, tokens: u32) -> Value {
+    let mut body = ask(text, tokens);
+    body["stream"] = true.into();
+    body
+}
+
+fn reply(prompt: &str, tokens: u32) -> (Vec<u32>, String) {
+    let block = reply_block(&encode(prompt));
+    let ids: Vec<u32> = (0..tokens).map(|i| block_token(block, i)).collect();
+    let text = decode(&ids);
+    (ids, text)
+}
+
+const META: &str = "id finish_reason prompt_tokens weight_version num_retractions reasoning_tokens completion_tokens \
+    cached_tokens cached_tokens_details dp_rank e2e_latency response_sent_to_client_ts";
+
+#[test]
+fn a_whole_answer() {
+    let worker = Worker::start();
+    let mut body = ask("Hello, world", 5);
+    body["rid"] = "mine".into();
+    let answer = worker.post("/generate", &body);
+    assert_eq!(keys(&answer.body), ["text", "output_ids", "meta_info"]);
+    let (_, meta) = answer.body.split_once("\"meta_info\":").unwrap();
+    assert_eq!(keys(&meta[..meta.len() - 1]), words(META));
+    let (ids, text) = reply("Hello, world", 5);
+    let json = answer.json();
+    assert_eq!((&json["output_ids"], &json["text"]), (&json!(ids), &json!(text)));
+    assert!(text.starts_with(' '));
+    let meta = &json["meta_info"];
+    assert_eq!(meta["id"], "mine");
+    assert_eq!(meta["finish_reason"], json!({"type": "length", "length": 5}));
+    assert_eq!(meta["prompt_tokens"], encode("Hello, world").len());
+    assert_eq!(meta["completion_tokens"], 5);
+    assert_eq!(meta["cached_tokens_details"], json!({"device": 0, "host": 0}));
+}
+
+#[test]
+fn a_repeated_prompt_is_cached_but_for_its_last_token() {
+    let worker = Worker::start();
+    let prompt = prompt(1, 300);
+    let cached = || worker.post("/generate", &ask(&prompt, 4)).json()["meta_info"]["cached_tokens"].clone();
+    assert_eq!(cached(), 0);
+    assert_eq!(cached(), 299);
+    let mut other = ask(&prompt, 4);
+    other["extra_key"] = "tenant".into();
+    assert_eq!(worker.post("/generate", &other).json()["meta_info"]["cached_tokens"], 0, "another namespace");
+}
+
+#[test]
+fn a_next_turn_continues_the_reply() {
+    let worker = Worker::start();
+    let first = prompt(1, 100);
+    let text = worker.post("/generate", &ask(&first, 20)).json()["text"].as_str().unwrap().to_owned();
+    let next = format!("{first}{text} And now?");
+    let answer = worker.post("/generate", &ask(&next, 1)).json();
+    assert_eq!(answer["meta_info"]["cached_tokens"], 119, "all but the last sampled token has KV");
+}
+
+#[test]
+fn text_and_ids_are_the_same_prompt() {
+    let worker = Worker::start();
+    let text = prompt(1, 64);
+    worker.post("/generate", &ask(&text, 1));
+    let body = json!({"input_ids": encode(&text), "sampling_params": {"max_new_tokens": 1}});
+    let answer = worker.post("/generate", &body).json();
+    assert_eq!(answer["meta_info"]["cached_tokens"], 63);
+    assert_eq!(answer["meta_info"]["prompt_tokens"], 64);
+}
+
+#[test]
+fn a_cumulative_stream_repeats_the_text() {
+    let worker = Worker::start();
+    let answer = worker.post("/generate", &stream("Hello, world", 40));
+    assert!(answer.head.contains("content-type: text/event-stream"), "{}", answer.head);
+    let events = answer.events();
+    let (ids, text) = reply("Hello, world", 40);
+    let mut last = 0;
+    for event in &events {
+        let count = event["meta_info"]["completion_tokens"].as_u64().unwrap() as usize;
+        assert!(count > last, "every frame has something new");
+        assert_eq!(event["output_ids"], json!(ids[..count]));
+        assert_eq!(event["text"], text[..4 * count]);
+        last = count;
+    }
+    assert_eq!(last, 40);
+    let (end, before) = events.split_last().unwrap();
+    assert!(before.iter().all(|event| event["meta_info"]["finish_reason"].is_null()));
+    assert!(before.iter().all(|event| event["meta_info"].get("e2e_latency").is_none()));
+    assert_eq!(end["meta_info"]["finish_reason"]["type"], "length");
+    assert!(end["meta_info"]["e2e_latency"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn an_incremental_stream_has_each_token_once() {
+    let worker = Worker::with(|config| config.incremental_streaming_output = true);
+    let events = worker.post("/generate", &stream("Hello, world", 40)).events();
+    let text: String = events.iter().map(|event| event["text"].as_str().unwrap()).collect();
+    let ids: Vec<u64> = events
+        .iter()
+        .flat_map(|e| e["output_ids"].as_array().unwrap())
+        .map(|id| id.as_u64().unwrap())
+        .collect();
+    let expected = reply("Hello, world", 40);
+    assert_eq!(text, expected.1);
+    assert_eq!(ids, expected.0.iter().map(|id| u64::from(*id)).collect::<Vec<_>>());
+    assert_eq!(events.last().unwrap()["meta_info"]["completion_tokens"], 40);
+}
+
+#[test]
+fn the_stream_interval_makes_fewer_frames() {
+    // In real time a token takes 7 ms, so that a reader is hardly ever a whole interval late.
+    let worker = Worker::at_speed(1.0, |config| config.stream_interval = 16);
+    let events = worker.post("/generate", &stream("Hello, world", 40)).events();
+    let counts: Vec<u64> =
+        events.iter().map(|event| event["meta_info"]["completion_tokens"].as_u64().unwrap()).collect();
+    let [first, rest @ ..] = counts.as_slice() else { panic!("no frames") };
+    assert!(*first < 17, "the first token does not wait for the interval: {counts:?}");
+    assert!(rest.len() <= 3 && rest.iter().all(|count| *count >= 17), "{counts:?}");
+    assert_eq!(counts.last(), Some(&40));
+}
+
+#[test]
+fn a_batch_is_a_list_and_its_stream_has_indices() {
+    let worker = Worker::start();
+    let mut body = json!({
+        "text": ["one two", "three four five"], "rid": ["a", "b"],
+        "sampling_params": [{"max_new_tokens": 2}, {"max_new_tokens": 3}],
+    });
+    let answers = worker.post("/generate", &body).json();
+    let of = |index: usize, key: &str| answers[index]["meta_info"][key].clone();
+    assert_eq!((of(0, "id"), of(1, "id")), (json!("a"), json!("b")));
+    assert_eq!((of(0, "completion_tokens"), of(1, "completion_tokens")), (json!(2), json!(3)));
+    assert_eq!(answers[1]["text"], reply("three four five", 3).1);
+    body["stream"] = true.into();
+    let events = worker.post("/generate", &body).events();
+    for (index, text) in [(0, reply("one two", 2).1), (1, reply("three four five", 3).1)] {
+        let last = events.iter().rfind(|event| event["index"] == index).unwrap();
+        assert_eq!(last["text"], text);
+        assert_eq!(last["meta_info"]["finish_reason"]["type"], "length");
+    }
+}
+
+#[test]
+fn copies_hit_the_cache_of_the_first() {
+    let worker = Worker::start();
+    let body = json!({"text": prompt(1, 80), "sampling_params": {"max_new_tokens": 2, "n": 3}});
+    let answers = worker.post("/generate", &body).json();
+    let cached: Vec<&Value> =
+        answers.as_array().unwrap().iter().map(|answer| &answer["meta_info"]["cached_tokens"]).collect();
+    assert_eq!(cached, [79, 79, 79]);
+}
+
+#[test]
+fn errors_are_400_with_a_native_body() {
+    let worker = Worker::with(|config| config.engine.context_len = 100);
+    let cases = [
+        ("not JSON", "{".to_owned()),
+        ("no prompt", "{}".to_owned()),
+        ("two prompts", r#"{"text":"a","input_ids":[1]}"#.to_owned()),
+        ("empty prompt", r#"{"text":""}"#.to_owned()),
+        ("wrong type", r#"{"text":"a","stream":"yes"}"#.to_owned()),
+        ("wrong budget", r#"{"text":"a","sampling_params":{"max_new_tokens":-1}}"#.to_owned()),
+        ("wrong rank", r#"{"text":"a","routed_dp_rank":3}"#.to_owned()),
+        ("n too large", r#"{"text":"a","sampling_params":{"n":1000}}"#.to_owned()),
+        ("rids and prompts differ", r#"{"text":["a","b"],"rid":["x"]}"#.to_owned()),
+        ("input over the context", ask(&prompt(1, 100), 1).to_string()),
+        ("total over the context", ask(&prompt(1, 60), 41).to_string()),
+    ];
+    for (case, body) in cases {
+        let answer = worker.post_text("/generate", "application/json", &body);
+        assert_eq!(answer.status, 400, "{case}: {}", answer.body);
+        let json = answer.json();
+        assert!(
+            json["error"]["message"].as_str().is_some_and(|message| !message.is_empty()),
+            "{case}: {json}"
+        );
+        assert_eq!((keys(&answer.body).len(), json["error"].as_object().unwrap().len()), (1, 1), "{case}");
+    }
+    let message = worker.post("/generate", &ask(&prompt(1, 100), 1)).json()["error"]["message"].to_string();
+    assert!(message.contains("longer") && message.contains("100"), "{message}");
+    worker.wait_until_idle();
+}
+
+#[test]
+fn an_error_of_a_stream_is_a_frame() {
+    let worker = Worker::with(|config| config.engine.context_len = 100);
+    let answer = worker.post("/generate", &stream(&prompt(1, 200), 5));
+    assert_eq!(answer.status, 200);
+    let events = answer.events();
+    assert_eq!(events.len(), 1);
+    let error = &events[0]["error"];
+    assert_eq!((&error["type"], &error["code"]), (&json!("invalid_request_error"), &json!(400)));
+    assert_eq!(error["retryable"], false);
+}
+
+#[test]
+fn a_full_queue_is_503_or_an_abort_frame() {
+    let worker = Worker::with(|config| {
+        config.engine.max_queued = Some(0);
+    });
+    let answer = worker.post("/generate", &ask("Hello", 5));
+    assert_eq!(answer.status, 503);
+    assert_eq!(keys(&answer.body), words("object message type param code"));
+    let events = worker.post("/generate", &stream("Hello", 5)).events();
+    assert_eq!(events[0]["meta_info"]["finish_reason"]["type"], "abort");
+    assert_eq!(events[0]["meta_info"]["finish_reason"]["status_code"], 503);
+}
+
+#[test]
+fn a_request_id_is_taken_while_it_is_in_flight() {
+    let worker = Worker::start();
+    let mut body = ask(&prompt(1, 20), 50_000);
+    body["rid"] = "twice".into();
+    let running = worker.send("/generate", &body);
+    worker.wait_until_running(1);
+    let answer = worker.post("/generate", &body);
+    assert_eq!(answer.status, 400);
+    assert!(answer.body.contains("Duplicate request ID"), "{}", answer.body);
+    drop(running);
+    worker.wait_until_idle();
+    body["sampling_params"]["max_new_tokens"] = 1.into();
+    assert_eq!(worker.post("/generate", &body).status, 200, "free again");
+}

@@ -1,0 +1,181 @@
+//! Health, information, loads and metrics: exact keys.
+
+use serde_json::{Value, json};
+
+use crate::client::{Worker, keys, prompt, words};
+
+#[test]
+fn health() {
+    let worker = Worker::start();
+    for path in ["/health", "/health_generate", "/ready", "/ping"] {
+        assert_eq!(worker.get(path).status, 200, "{path}");
+    }
+    assert_eq!(worker.get("/nowhere").status, 404);
+    assert_eq!(worker.get("/generate").status, 405);
+}
+
+#[test]
+fn health_by_generation_makes_tokens() {
+    let worker = Worker::with(|config| config.health_generation = true);
+    assert_eq!(worker.get("/health").status, 200);
+    let metrics = worker.get("/metrics").body;
+    assert!(
+        metrics.lines().any(|l| l.starts_with("sglang:generation_tokens_total{") && l.ends_with(" 1")),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn model_info() {
+    let worker = Worker::start();
+    let expected = words(
+        "model_path served_model_name tokenizer_path is_generation preferred_sampling_params weight_version load_format \
+         reasoning_parser tool_call_parser disaggregation_mode has_image_understanding has_audio_understanding model_type \
+         architectures",
+    );
+    for path in ["/model_info", "/get_model_info"] {
+        let answer = worker.get(path);
+        assert_eq!(keys(&answer.body), expected, "{path}");
+        assert_eq!(answer.json()["served_model_name"], "mock");
+    }
+}
+
+#[test]
+fn server_info_has_what_routers_read() {
+    let worker = Worker::start();
+    for path in ["/server_info", "/get_server_info"] {
+        let info = worker.get(path).json();
+        let read = "model_path served_model_name tp_size dp_size version max_total_num_tokens max_running_requests \
+            disaggregation_mode page_size kv_events chunked_prefill_size max_prefill_tokens schedule_policy \
+            load_balance_method disaggregation_bootstrap_port enable_dp_attention max_req_input_len status startup_time \
+            internal_states frontend";
+        for key in words(read) {
+            assert!(info.get(&key).is_some(), "{path}: {key}");
+        }
+        assert_eq!(info["max_total_num_tokens"], 444_500);
+        assert_eq!(info["max_req_input_len"], 131_066);
+        assert_eq!(info["dp_size"], 1);
+        assert_eq!(info["schedule_policy"], "fcfs");
+        assert_eq!(info["internal_states"][0]["effective_max_running_requests_per_dp"], 2048);
+        assert_eq!(info["internal_states"][0]["memory_usage"]["token_capacity"], 444_500);
+    }
+}
+
+#[test]
+fn models() {
+    let worker = Worker::start();
+    let list = worker.get("/v1/models");
+    assert_eq!(keys(&list.body), ["object", "data"]);
+    let card = worker.get("/v1/models/mock");
+    assert_eq!(keys(&card.body), words("id object created owned_by root parent max_model_len"));
+    assert_eq!(list.json()["data"][0], card.json());
+    let unknown = worker.get("/v1/models/other/name");
+    assert_eq!(unknown.status, 404);
+    assert_eq!(keys(&unknown.body), words("object message type param code"));
+}
+
+const CORE: &str = "timestamp dp_rank num_running_reqs num_waiting_reqs num_waiting_uncached_tokens num_used_tokens \
+    num_total_tokens num_active_tokens num_prealloc_ready_tokens max_total_num_tokens max_running_requests token_usage \
+    gen_throughput cache_hit_rate utilization total_prefill_uncached_tokens total_prefill_busy_us decode_moments";
+
+#[test]
+fn loads_have_the_sections_asked_for() {
+    let worker = Worker::start();
+    let cases = [
+        ("", "memory disaggregation queues"),
+        ("?include=all", "memory disaggregation queues"),
+        ("?include=core", ""),
+        ("?include=core,queues", "queues"),
+        ("?include=memory,%20disagg&dp_rank=0", "memory disaggregation"),
+        ("?include=spec,lora", ""),
+    ];
+    for (query, sections) in cases {
+        let answer = worker.get(&format!("/v1/loads{query}"));
+        assert_eq!(
+            keys(&answer.body),
+            words("timestamp version accelerator num_accelerators loads"),
+            "{query}"
+        );
+        let (_, entry) = answer.body.split_once("\"loads\":[").unwrap();
+        assert_eq!(keys(entry.trim_end_matches("]}")), words(&format!("{CORE} {sections}")), "{query}");
+    }
+    let all = worker.get("/v1/loads").json()["loads"][0].clone();
+    assert_eq!(all["queues"], json!({"waiting":0,"grammar":0,"paused":0,"retracted":0,"prealloc_ready":0}));
+    assert_eq!(all["disaggregation"]["mode"], "null");
+    assert_eq!(all["decode_moments"], Value::Null, "nothing was decoded yet");
+    assert_eq!(all["memory"]["kv_cache_gb"], 54.26);
+}
+
+#[test]
+fn wrong_queries_of_loads_are_bad_requests() {
+    let worker = Worker::start();
+    for query in ["include=everything", "include=core,x", "dp_rank=1", "dp_rank=x", "format=xml"] {
+        let answer = worker.get(&format!("/v1/loads?{query}"));
+        assert_eq!(answer.status, 400, "{query}");
+        assert_eq!(answer.json()["object"], "error", "{query}");
+    }
+}
+
+#[test]
+fn loads_count_what_runs() {
+    let worker = Worker::start();
+    let body =
+        json!({"text": prompt(1, 100), "sampling_params": {"max_new_tokens": 60_000, "ignore_eos": true}});
+    let running = worker.send("/generate", &body);
+    worker.wait_until_running(1);
+    let load = worker.load();
+    assert!(load["num_used_tokens"].as_u64().unwrap() >= 100, "{load}");
+    assert_eq!(load["num_used_tokens"], load["num_total_tokens"]);
+    let legacy = worker.get("/get_load").json();
+    assert_eq!((&legacy[0]["num_reqs"], &legacy[0]["num_waiting_reqs"]), (&json!(1), &json!(0)));
+    assert!(legacy[0]["num_tokens"].as_u64().unwrap() >= 100, "{legacy}");
+    let text = worker.get("/v1/loads?format=prometheus").body;
+    assert!(text.contains("sglang_num_running_reqs{dp_rank=\"0\"} 1\n"), "{text}");
+    drop(running);
+}
+
+#[test]
+fn an_older_worker_has_only_the_older_route() {
+    let worker = Worker::with(|config| config.legacy_loads = true);
+    assert_eq!(worker.get("/v1/loads").status, 404);
+    let answer = worker.get("/get_load");
+    let entry = answer.body.trim_matches(['[', ']']);
+    assert_eq!(keys(entry), words("dp_rank num_reqs num_waiting_reqs num_tokens"));
+}
+
+#[test]
+fn metrics_follow_what_happened() {
+    let worker = Worker::start();
+    let body = json!({"text": prompt(1, 50), "sampling_params": {"max_new_tokens": 3}});
+    worker.post("/generate", &body);
+    worker.post("/generate", &body);
+    let text = worker.get("/metrics").body;
+    let value = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(&format!("sglang:{name}{{")));
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+    };
+    let cases = [
+        ("num_running_reqs", 0.0),
+        ("num_queue_reqs", 0.0),
+        ("token_usage", 0.0),
+        ("num_used_tokens", 0.0),
+        ("max_total_num_tokens", 444_500.0),
+        ("prompt_tokens_total", 100.0),
+        ("generation_tokens_total", 6.0),
+        ("cached_tokens_total", 49.0),
+        ("num_requests_total", 2.0),
+        ("num_aborted_requests_total", 0.0),
+        ("num_retracted_requests_total", 0.0),
+        ("evicted_tokens_total", 0.0),
+        ("cache_hit_rate", 0.98),
+    ];
+    for (name, expected) in cases {
+        assert_eq!(value(name), Some(expected), "{name}\n{text}");
+    }
+    assert!(value("gen_throughput").is_some());
+    assert!(text.contains("# TYPE sglang:num_running_reqs gauge\n"));
+    assert!(
+        text.contains("sglang:prompt_tokens_total{model_name=\"mock\",engine_type=\"unified\"} "),
+        "{text}"
+    );
+}

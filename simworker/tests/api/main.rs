@@ -1,0 +1,9 @@
+//! The endpoints of a worker over real sockets. Engines run fifty times as fast as real time.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
+
+mod client;
+mod control;
+mod generate;
+mod info;
+mod openai;

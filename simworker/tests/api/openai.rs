@@ -1,0 +1,208 @@
+//! `/v1/completions` and `/v1/chat/completions`.
+
+use protocol::chat;
+use protocol::tokenizer::{block_token, decode, encode, reply_block};
+use serde_json::{Value, json};
+
+use crate::client::{Worker, keys, prompt, words};
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn chat_body(content: &str, tokens: u32) -> Value {
+    json!({"model": "m", "messages": [{"role": "user", "content": content}], "max_tokens": tokens, "ignore_eos": true})
+}
+
+fn reply(prompt: &str, tokens: u32) -> String {
+    let block = reply_block(&encode(prompt));
+    decode(&(0..tokens).map(|i| block_token(block, i)).collect::<Vec<_>>())
+}
+
+#[test]
+fn a_completion() {
+    let worker = Worker::start();
+    let body = json!({"model": "m", "prompt": "Hello, world", "max_tokens": 5, "rid": "mine"});
+    let answer = worker.post("/v1/completions", &body);
+    assert_eq!(keys(&answer.body), words("id object created model choices usage metadata"));
+    let json = answer.json();
+    assert_eq!(
+        (&json["id"], &json["object"], &json["model"]),
+        (&json!("mine"), &json!("text_completion"), &json!("m"))
+    );
+    let text = reply("Hello, world", 5);
+    assert_eq!(
+        json["choices"],
+        json!([{"index": 0, "text": text, "logprobs": null, "finish_reason": "length", "matched_stop": null}])
+    );
+    assert_eq!(
+        json["usage"],
+        json!({"prompt_tokens": 4, "completion_tokens": 5, "total_tokens": 9, "reasoning_tokens": 0,
+            "prompt_tokens_details": {"cached_tokens": 0}})
+    );
+    assert_eq!(json["metadata"], json!({"weight_version": "default"}));
+    let short = worker.post("/v1/completions", &json!({"prompt": "Hello, world"})).json();
+    assert_eq!(short["usage"]["completion_tokens"], 16, "the default");
+    assert_eq!(short["model"], "mock");
+}
+
+#[test]
+fn completions_of_many_forms() {
+    let worker = Worker::start();
+    let cases = [
+        (json!(["a b", "c d"]), 1, 2),
+        (json!([[1, 2, 3], [4, 5]]), 1, 2),
+        (json!([7, 8, 9]), 1, 1),
+        (json!("a b"), 3, 3),
+    ];
+    for (prompt, n, choices) in cases {
+        let answer =
+            worker.post("/v1/completions", &json!({"prompt": prompt, "n": n, "max_tokens": 2})).json();
+        assert_eq!(answer["choices"].as_array().unwrap().len(), choices, "{prompt}");
+        assert_eq!(answer["usage"]["completion_tokens"], 2 * choices, "{prompt}");
+    }
+    let counted = worker.post("/v1/completions", &json!({"prompt": "x y z", "n": 4, "max_tokens": 1})).json();
+    assert_eq!(counted["usage"]["prompt_tokens"], 3, "a prompt counts once");
+}
+
+#[test]
+fn a_streamed_completion() {
+    let worker = Worker::start();
+    let body = json!({"prompt": "Hello", "max_tokens": 20, "stream": true, "stream_options": {"include_usage": true}});
+    let mut events = worker.post("/v1/completions", &body).events();
+    let usage = events.pop().unwrap();
+    assert_eq!((&usage["choices"], &usage["usage"]["completion_tokens"]), (&json!([]), &json!(20)));
+    let text: String = events.iter().map(|event| event["choices"][0]["text"].as_str().unwrap()).collect();
+    assert_eq!(text, reply("Hello", 20));
+    let (end, before) = events.split_last().unwrap();
+    assert_eq!(end["choices"][0]["finish_reason"], "length");
+    assert!(
+        before.iter().all(|event| event["choices"][0]["finish_reason"].is_null() && event["usage"].is_null())
+    );
+}
+
+#[test]
+fn a_chat_answer() {
+    let worker = Worker::start();
+    let answer = worker.post(CHAT, &chat_body("Why?", 6));
+    assert_eq!(keys(&answer.body), words("id object created model choices usage metadata"));
+    let json = answer.json();
+    assert_eq!(json["object"], "chat.completion");
+    let text = reply(&chat::render([("user", "Why?")]), 6);
+    assert_eq!(
+        json["choices"],
+        json!([{"index": 0, "logprobs": null, "finish_reason": "length", "matched_stop": null,
+            "message": {"role": "assistant", "content": text, "reasoning_content": null, "tool_calls": null}}])
+    );
+}
+
+#[test]
+fn a_chat_stream_is_role_text_end_usage() {
+    let worker = Worker::start();
+    let mut body = chat_body("Why?", 30);
+    body["stream"] = true.into();
+    body["stream_options"] = json!({"include_usage": true});
+    let answer = worker.post(CHAT, &body);
+    assert!(answer.head.contains("content-type: text/event-stream"), "{}", answer.head);
+    let events = answer.events();
+    assert!(
+        events
+            .iter()
+            .all(|event| event["object"] == "chat.completion.chunk" && event["id"] == events[0]["id"])
+    );
+    let [role, middle @ .., end, usage] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(
+        role["choices"][0]["delta"],
+        json!({"role": "assistant", "content": "", "reasoning_content": null})
+    );
+    let text: String = middle.iter().map(|e| e["choices"][0]["delta"]["content"].as_str().unwrap()).collect();
+    assert_eq!(text, reply(&chat::render([("user", "Why?")]), 30));
+    assert!(middle.iter().all(|event| event["choices"][0]["finish_reason"].is_null()));
+    assert_eq!(
+        (&end["choices"][0]["delta"], &end["choices"][0]["finish_reason"]),
+        (&json!({}), &json!("length"))
+    );
+    assert_eq!(usage["choices"], json!([]));
+    assert_eq!(usage["usage"]["completion_tokens"], 30);
+    assert_eq!(usage["usage"]["prompt_tokens_details"], json!({"cached_tokens": 0}));
+}
+
+#[test]
+fn without_include_usage_there_is_no_usage_chunk() {
+    let worker = Worker::start();
+    let mut body = chat_body("Why?", 3);
+    body["stream"] = true.into();
+    let events = worker.post(CHAT, &body).events();
+    assert!(events.iter().all(|event| event["usage"].is_null()));
+    assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "length");
+    body["stream_options"] = json!({"continuous_usage_stats": true});
+    let events = worker.post(CHAT, &body).events();
+    assert!(events.iter().all(|event| event["usage"]["prompt_tokens"].is_u64()));
+}
+
+#[test]
+fn the_cache_report_is_an_option() {
+    let body = chat_body(&prompt(1, 200), 2);
+    let details = |worker: &Worker| worker.post(CHAT, &body).json()["usage"]["prompt_tokens_details"].clone();
+    let with = Worker::start();
+    let tokens = with.post(CHAT, &body).json()["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert_eq!(details(&with), json!({"cached_tokens": tokens - 1}));
+    let without = Worker::with(|config| config.enable_cache_report = false);
+    assert_eq!(details(&without), Value::Null);
+}
+
+#[test]
+fn a_conversation_hits_its_own_past() {
+    let worker = Worker::start();
+    let mut messages = vec![json!({"role": "user", "content": prompt(1, 50)})];
+    let ask = |messages: &[Value]| worker.post(CHAT, &json!({"messages": messages, "max_tokens": 10})).json();
+    let first = ask(&messages);
+    messages.push(first["choices"][0]["message"].clone());
+    messages.push(json!({"role": "user", "content": "And then?"}));
+    let second = ask(&messages);
+    let past = first["usage"]["total_tokens"].as_u64().unwrap();
+    assert_eq!(second["usage"]["prompt_tokens_details"]["cached_tokens"], past - 1);
+}
+
+#[test]
+fn an_open_chat_ends_by_itself() {
+    let worker = Worker::start();
+    let mut body = chat_body("Why?", 1);
+    for key in ["max_tokens", "ignore_eos"] {
+        body.as_object_mut().unwrap().remove(key);
+    }
+    let answer = worker.post(CHAT, &body).json();
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+    assert!(answer["choices"][0]["matched_stop"].is_u64());
+    assert!((64..512).contains(&answer["usage"]["completion_tokens"].as_u64().unwrap()), "{answer}");
+}
+
+#[test]
+fn errors_are_400_with_a_flat_body_also_for_streams() {
+    let worker = Worker::with(|config| config.engine.context_len = 100);
+    let long = prompt(1, 100);
+    let cases = [
+        ("no messages", CHAT, json!({"model": "m"})),
+        ("empty messages", CHAT, json!({"messages": []})),
+        ("wrong budget", CHAT, json!({"messages": [{"role": "user", "content": "a"}], "max_tokens": "x"})),
+        ("no prompt", "/v1/completions", json!({"model": "m"})),
+        ("no budget", "/v1/completions", json!({"prompt": "a", "max_tokens": 0})),
+        ("too long", "/v1/completions", json!({"prompt": long, "max_tokens": 1})),
+        ("too long, streamed", "/v1/completions", json!({"prompt": long, "max_tokens": 1, "stream": true})),
+        (
+            "too long a chat, streamed",
+            CHAT,
+            json!({"messages": [{"role": "user", "content": long}], "stream": true}),
+        ),
+    ];
+    for (case, path, body) in cases {
+        let answer = worker.post(path, &body);
+        assert_eq!(answer.status, 400, "{case}: {}", answer.body);
+        assert_eq!(keys(&answer.body), words("object message type param code"), "{case}");
+        let json = answer.json();
+        assert_eq!((&json["object"], &json["type"]), (&json!("error"), &json!("BadRequestError")), "{case}");
+        assert_eq!((&json["param"], &json["code"]), (&Value::Null, &json!(400)), "{case}");
+    }
+    let text = worker.post_text("/v1/completions", "text/plain", r#"{"prompt":"a"}"#);
+    assert_eq!(text.status, 400);
+    let charset = worker.post_text("/v1/completions", "application/json; charset=utf-8", r#"{"prompt":"a"}"#);
+    assert_eq!(charset.status, 200);
+}
