@@ -62,7 +62,8 @@ fn run(options: &Options) -> Result<Exit, (Exit, String)> {
     let out = options.out.clone().unwrap_or_else(|| PathBuf::from("reports").join(&scenario.name));
     // Found out now, not after minutes of work.
     report::prepare(&out).map_err(|e| (Exit::Usage, e.to_string()))?;
-    let results = experiment::run(&scenario, options.seeds, options.quiet).map_err(|e| (exit_of(&e), e.to_string()))?;
+    let results =
+        experiment::run(&scenario, options.seeds, options.quiet).map_err(|e| (exit_of(&e), e.to_string()))?;
     let experiment = Experiment::new(
         about(&scenario),
         results.runs,

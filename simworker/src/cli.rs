@@ -60,6 +60,9 @@ struct Args {
     /// Nothing is ever found in the cache.
     #[arg(long)]
     disable_radix_cache: bool,
+    /// The results of a step are known when it ends, not one step later.
+    #[arg(long)]
+    disable_overlap_schedule: bool,
     /// Context length in tokens [default: the preset's].
     #[arg(long)]
     context_length: Option<u32>,
@@ -205,6 +208,7 @@ impl Args {
             max_running: self.max_running_requests.unwrap_or(defaults.max_running),
             max_queued: self.max_queued_requests,
             conservativeness: self.schedule_conservativeness,
+            overlap: !self.disable_overlap_schedule,
             // Every token is delivered when it is made.
             pace: Pace::Step,
             ..defaults

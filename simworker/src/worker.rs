@@ -302,9 +302,9 @@ impl Inner {
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
             match event {
-                Event::FirstToken { id, .. } => {
+                Event::FirstToken { id, cached_tokens, .. } => {
                     if let Some(live) = self.live.get(&id) {
-                        live.mailbox.first_token(0);
+                        live.mailbox.first_token(cached_tokens);
                     }
                 }
                 Event::Step { .. } => stepped = true,

@@ -28,7 +28,8 @@ fn workload(workload: &Workload) -> String {
         Workload::SharedPrefix(w) => shared_prefix(w),
         Workload::Trace(replay) => {
             let name = replay.path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-            let speed = if replay.speedup == 1.0 { String::new() } else { format!(", {} × speed", replay.speedup) };
+            let speed =
+                if replay.speedup == 1.0 { String::new() } else { format!(", {} × speed", replay.speedup) };
             format!("{} requests of {name}{speed}", replay.trace.rows.len())
         }
     }

@@ -63,7 +63,8 @@ struct Job {
 pub fn run(scenario: &Scenario, seeds: Option<u32>, quiet: bool) -> Result<Results, ExperimentError> {
     let jobs = jobs(scenario, seeds);
     let display = Display::new(quiet);
-    let (in_virtual, in_live): (Vec<_>, Vec<_>) = jobs.iter().enumerate().partition(|(_, j)| j.cell.world == World::Virtual);
+    let (in_virtual, in_live): (Vec<_>, Vec<_>) =
+        jobs.iter().enumerate().partition(|(_, j)| j.cell.world == World::Virtual);
     let mut runs: Vec<Option<Run>> = jobs.iter().map(|_| None).collect();
     for (place, run) in run_virtual(&in_virtual, &display)? {
         runs[place] = Some(run);

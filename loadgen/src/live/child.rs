@@ -64,7 +64,9 @@ impl Child {
             .map_err(|_| fail(format!("it did not listen within {START_TIMEOUT:?}"), child.last_lines()))?;
         match serde_json::from_str(&line) {
             Ok(listening) => Ok((child, listening)),
-            Err(_) if line.is_empty() => Err(fail("it ended before it listened".to_owned(), child.settled_lines())),
+            Err(_) if line.is_empty() => {
+                Err(fail("it ended before it listened".to_owned(), child.settled_lines()))
+            }
             Err(_) => Err(fail(format!("it said {line:?} instead of where it listens"), child.last_lines())),
         }
     }

@@ -53,9 +53,7 @@ fn worker_args(fleet: &Fleet) -> Vec<String> {
         .flag("--incremental-streaming-output")
         .flag("--enable-cache-report")
         .flag("--exit-with-stdin");
-    for (flag, value) in engine.flags() {
-        args.pair(flag, value);
-    }
+    args.0.extend(engine.flags());
     args.0
 }
 
@@ -73,7 +71,7 @@ fn router_args(cell: &Cell, seed: u64, workers: &[String]) -> Vec<String> {
         .flag("--decision-headers")
         .flag("--exit-with-stdin");
     for (option, value) in cell.policy.options() {
-        args.pair(&format!("--{}", option.key.replace('_', "-")), value);
+        args.pair(&format!("--{}", option.key.replace('_', "-")), value.as_argument());
     }
     args.0
 }

@@ -85,6 +85,17 @@ impl Answer {
         self.record.predicted_cached_tokens = text("x-router-predicted-tokens").and_then(|v| v.parse().ok());
     }
 
+    fn read_tokens(&mut self, new_tokens: u64, now_ns: u64) {
+        if self.record.first_ns.is_none() {
+            self.record.first_ns = Some(now_ns);
+        } else {
+            // A frame may carry several tokens: each is given its share of the gap.
+            let gap_ns = now_ns.saturating_sub(self.last_frame_ns).checked_div(new_tokens).unwrap_or(0);
+            self.gaps_ns.push((gap_ns, new_tokens));
+        }
+        self.last_frame_ns = now_ns;
+    }
+
     /// Takes in one frame that arrived at `now_ns`.
     fn read_frame(&mut self, data: &[u8], now_ns: u64) -> Result<(), String> {
         let frame: Frame =
@@ -95,15 +106,7 @@ impl Answer {
         let meta = frame.meta_info.ok_or("a frame of the stream has no meta_info")?;
         let new_tokens = meta.completion_tokens.saturating_sub(self.record.output_tokens);
         if new_tokens > 0 {
-            match self.record.first_ns {
-                None => self.record.first_ns = Some(now_ns),
-                // A frame may carry several tokens: each is given its share of the gap.
-                Some(_) => {
-                    let gap_ns = now_ns.saturating_sub(self.last_frame_ns) / new_tokens;
-                    self.gaps_ns.push((gap_ns, new_tokens));
-                }
-            }
-            self.last_frame_ns = now_ns;
+            self.read_tokens(new_tokens, now_ns);
         }
         self.record.output_tokens = meta.completion_tokens;
         self.record.prompt_tokens = meta.prompt_tokens;

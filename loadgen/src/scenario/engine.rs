@@ -39,13 +39,12 @@ impl EngineSettings {
         &self.config
     }
 
-    /// The settings as flags of a mock worker, with their values; the flags are SGLang's, save that the overlap schedule is
-    /// off unless asked for.
+    /// The settings as command-line arguments of a mock worker; the flags are SGLang's.
     #[must_use]
-    pub fn flags(&self) -> Vec<(&'static str, String)> {
+    pub fn flags(&self) -> Vec<String> {
         let config = &self.config;
         let chunk = config.chunked_prefill.map_or_else(|| "-1".to_owned(), |tokens| tokens.to_string());
-        let mut flags = vec![
+        let pairs = [
             ("--max-total-tokens", config.kv_tokens.to_string()),
             ("--page-size", config.page_size.to_string()),
             ("--schedule-policy", word(&SCHEDULES, config.schedule)),
@@ -55,8 +54,10 @@ impl EngineSettings {
             ("--max-running-requests", config.max_running.to_string()),
             ("--radix-eviction-policy", word(&EVICTIONS, config.eviction)),
         ];
-        if config.overlap {
-            flags.push(("--overlap-schedule", "true".to_owned()));
+        let mut flags: Vec<String> =
+            pairs.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect();
+        if !config.overlap {
+            flags.push("--disable-overlap-schedule".to_owned());
         }
         flags
     }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use hdrhistogram::Histogram;
 use protocol::record::RequestRecord;
 use protocol::tokenizer::Token;
-use router_core::index::{Matches, PrefixIndex};
 use router_core::ids::{ScopeId, WorkerId};
+use router_core::index::{Matches, PrefixIndex};
 use router_core::prompt::PromptView;
 use router_core::{
-    Assignment, LeaseId, LoadReport, Outcome, Role, RouteRequest, Router, RouterConfig, RoutingKeys, WorkerSpec,
+    Assignment, LeaseId, LoadReport, Outcome, Role, RouteRequest, Router, RouterConfig, RoutingKeys,
+    WorkerSpec,
 };
 use simworker_core::{Engine, Event as EngineEvent, FinishReason, RequestId, Submit};
 
@@ -270,14 +271,20 @@ impl World {
     fn collect(&mut self, mut events: Vec<EngineEvent>) {
         for event in events.drain(..) {
             match event {
-                EngineEvent::FirstToken { id, at_ns } => {
+                EngineEvent::FirstToken { id, at_ns, .. } => {
                     self.clock.at(at_ns + self.hop_ns, Event::FirstToken(id.0 as usize));
                 }
                 EngineEvent::Step { gap_ns, tokens, .. } => {
                     self.itl_ns.saturating_record_n(gap_ns, u64::from(tokens));
                 }
                 EngineEvent::Finish {
-                    id, at_ns, reason, prompt_tokens, cached_tokens, output_tokens, ..
+                    id,
+                    at_ns,
+                    reason,
+                    prompt_tokens,
+                    cached_tokens,
+                    output_tokens,
+                    ..
                 } => {
                     let (status, error) = as_answer(reason);
                     let end = End {

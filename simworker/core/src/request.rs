@@ -37,6 +37,8 @@ pub enum Event {
         id: RequestId,
         /// When.
         at_ns: u64,
+        /// Prompt tokens found in the cache when it was first scheduled.
+        cached_tokens: u32,
     },
     /// Output tokens other than first ones. A decode step gives one of these for all requests that were in the
     /// former step too, and one for each group that has joined since.

@@ -135,6 +135,17 @@ impl fmt::Display for OptionKind {
 
 // === impl OptionValue ===
 
+impl OptionValue {
+    /// The value as a command line has it: words without quotes.
+    #[must_use]
+    pub fn as_argument(&self) -> String {
+        match self {
+            Self::Text(value) => value.to_string(),
+            other => other.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for OptionValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

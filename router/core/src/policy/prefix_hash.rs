@@ -64,7 +64,8 @@ impl PrefixHash {
             PromptView::Tokens([]) | PromptView::Text([]) | PromptView::Unreadable => None,
             PromptView::Tokens(ids) => {
                 let mut hasher = Xxh3::new();
-                ids.iter().take(self.token_count).for_each(|id| hasher.update(&id.to_le_bytes()));
+                // Big-endian ids of the mock tokenizer are the text itself: a virtual run hashes what a live one does.
+                ids.iter().take(self.token_count).for_each(|id| hasher.update(&id.to_be_bytes()));
                 Some(hasher.digest())
             }
             PromptView::Text(text) => {

@@ -89,6 +89,11 @@ impl Request {
         Cow::Owned(tokens)
     }
 
+    /// Prompt tokens found in the cache when it was first scheduled; 0 before.
+    pub(crate) fn cached_tokens(&self) -> u32 {
+        self.first_run.map_or(0, |run| run.cached)
+    }
+
     /// Output tokens that admission reserves for a request that has made `produced`.
     pub(crate) fn reserve(&self, produced: u32) -> u64 {
         u64::from((self.max_new - produced).min(MOST_RESERVED))

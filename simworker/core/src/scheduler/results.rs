@@ -187,7 +187,7 @@ impl Scheduler {
 fn tell_token(admitted: &mut Admitted, at_ns: u64, events: &mut Vec<Event>) {
     let request = &mut admitted.request;
     events.push(match request.produced {
-        1 => Event::FirstToken { id: request.id, at_ns },
+        1 => Event::FirstToken { id: request.id, at_ns, cached_tokens: request.cached_tokens() },
         _ => Event::Step { at_ns, gap_ns: at_ns - request.token_ns, tokens: 1 },
     });
     request.token_ns = at_ns;

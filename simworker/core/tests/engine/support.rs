@@ -66,7 +66,7 @@ pub(crate) fn run(config: EngineConfig, script: &Script) -> Vec<Event> {
 /// When a request got its first token.
 pub(crate) fn first_ns(events: &[Event], wanted: u64) -> u64 {
     let found = events.iter().find_map(|event| match event {
-        Event::FirstToken { id, at_ns } if id.0 == wanted => Some(*at_ns),
+        Event::FirstToken { id, at_ns, .. } if id.0 == wanted => Some(*at_ns),
         _ => None,
     });
     found.unwrap()

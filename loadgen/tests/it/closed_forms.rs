@@ -4,9 +4,7 @@
 //! group: `(P−1)/P · s/(s+q)`. One that spreads pays once for every worker a group meets, on average
 //! `D = N(1 − (1 − 1/N)^P)` of them: `(P−D)/P · s/(s+q)`.
 
-mod common;
-
-use common::summaries;
+use crate::support::summaries;
 
 const GROUPS: u32 = 256;
 const PROMPTS: u32 = 16;

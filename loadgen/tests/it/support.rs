@@ -1,5 +1,4 @@
 //! What the integration tests share: a scenario text in, summaries out.
-#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::path::{Path, PathBuf};
 
@@ -9,12 +8,12 @@ use loadgen::run::Run;
 use loadgen::scenario;
 
 /// The workspace's root.
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// A shared trace, or a visible note that the test is skipped.
-pub fn shared_trace(name: &str) -> Option<PathBuf> {
+pub(crate) fn shared_trace(name: &str) -> Option<PathBuf> {
     let path = root().join("../shared/traces").join(name);
     if path.exists() {
         return Some(path);
@@ -24,7 +23,7 @@ pub fn shared_trace(name: &str) -> Option<PathBuf> {
 }
 
 /// Runs a scenario given as text; `--set` style overrides win.
-pub fn run(toml: &str, overrides: &[(&str, &str)]) -> Vec<Run> {
+pub(crate) fn run(toml: &str, overrides: &[(&str, &str)]) -> Vec<Run> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("scenario.toml");
     std::fs::write(&path, toml).unwrap();
@@ -35,12 +34,6 @@ pub fn run(toml: &str, overrides: &[(&str, &str)]) -> Vec<Run> {
 }
 
 /// As [`run`], summarised.
-pub fn summaries(toml: &str, overrides: &[(&str, &str)]) -> Vec<RunSummary> {
+pub(crate) fn summaries(toml: &str, overrides: &[(&str, &str)]) -> Vec<RunSummary> {
     run(toml, overrides).iter().map(|run| RunSummary::of(run, None)).collect()
-}
-
-/// The middle value.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -1,0 +1,162 @@
+//! Exit codes and messages: what scripts and people get when something is wrong.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::program::{self, Bench, children, is_alive, shipped, until};
+
+const SMALL: &str = r#"
+schema = 1
+name = "small"
+[workload]
+kind = "shared_prefix"
+groups = 8
+prompts_per_group = 8
+system_tokens = 64
+question_tokens = 16
+output_tokens = 4
+[arrival]
+kind = "constant"
+rate = 100.0
+[fleet]
+workers = 2
+[router]
+policies = ["round_robin", "cache_aware"]
+"#;
+
+fn with(extra: &str) -> String {
+    format!("{SMALL}{extra}")
+}
+
+#[test]
+fn a_failed_assert_exits_with_1_and_says_what_was_measured() {
+    let bench = Bench::new();
+    let claim = "[[assert]]\nmetric = \"hit_rate\"\npolicy = \"cache_aware\"\nop = \">=\"\nvalue = 0.99\n";
+    let scenario = bench.file("s.toml", &with(claim));
+    let ended = bench.run(&[scenario.to_str().unwrap()]);
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert!(ended.stdout.contains("FAILED") && ended.stdout.contains("measured"), "{}", ended.stdout);
+    assert!(bench.out().join("report.html").exists(), "the report is written all the same");
+}
+
+#[test]
+fn wrong_input_exits_with_2_and_one_message_that_names_place_and_key() {
+    let cases = [
+        ("an unknown key", with("[fleat]\nworkers = 1\n"), &["s.toml:18", "fleat"][..]),
+        ("no workers", SMALL.replace("workers = 2", "workers = 0"), &["s.toml:15", "workers"][..]),
+        (
+            "an impossible threshold",
+            with("[router.options.cache_aware]\ncache_threshold = 1.5\n"),
+            &["s.toml:19", "cache_threshold", "1.5"][..],
+        ),
+        ("a wrong type", SMALL.replace("groups = 8", "groups = \"many\""), &["s.toml:6", "groups"][..]),
+        (
+            "an unknown policy",
+            SMALL.replace("round_robin", "round_robbin"),
+            &["s.toml:17", "round_robbin"][..],
+        ),
+        ("no TOML", "schema = ".to_owned(), &["s.toml:1"][..]),
+    ];
+    for (case, text, words) in cases {
+        let bench = Bench::new();
+        bench.file("s.toml", &text);
+        let ended = bench.run(&["s.toml"]);
+        assert_eq!(ended.code, Some(2), "{case}: {}", ended.stderr);
+        for word in words {
+            assert!(ended.stderr.contains(word), "{case}: no {word:?} in {}", ended.stderr);
+        }
+        assert_eq!(ended.stderr.trim().lines().count(), 1, "{case}: {}", ended.stderr);
+        assert!(ended.stdout.is_empty() && !bench.out().exists(), "{case}");
+    }
+}
+
+#[test]
+fn a_wrong_trace_exits_with_2_and_names_the_row() {
+    let row = |stamp: u64, input: u64, ids: &str| {
+        format!(
+            "{{\"timestamp\":{stamp},\"input_length\":{input},\"output_length\":4,\"hash_ids\":[{ids}]}}\n"
+        )
+    };
+    let cases = [
+        ("an empty trace", String::new(), "t.jsonl"),
+        ("a cut line", format!("{}{{\"timestamp\": 3, \"inp", row(0, 600, "1,2")), "t.jsonl:2"),
+        ("unsorted times", row(9, 600, "1,2") + &row(3, 600, "1,2"), "t.jsonl:2"),
+        ("ids that do not fit", row(0, 600, "1,2") + &row(3, 600, "1"), "t.jsonl:2"),
+    ];
+    for (case, trace, place) in cases {
+        let bench = Bench::new();
+        bench.file("t.jsonl", &trace);
+        let ended = bench.run(&[&shipped("mooncake.toml"), "--trace", "t.jsonl"]);
+        assert_eq!(ended.code, Some(2), "{case}: {}", ended.stderr);
+        assert!(ended.stderr.contains(place), "{case}: no {place} in {}", ended.stderr);
+    }
+}
+
+#[test]
+fn results_that_cannot_be_written_are_one_clear_error() {
+    let bench = Bench::new();
+    let scenario = bench.file("s.toml", SMALL);
+    bench.file("out", "a file where the folder should be");
+    let ended = bench.run(&[scenario.to_str().unwrap()]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains("out"), "{}", ended.stderr);
+}
+
+/// Starts a live run that would take a minute, waits until its router child is up, and gives both.
+fn long_live_run(bench: &Bench) -> (std::process::Child, u32) {
+    let scenario = bench.file("s.toml", &SMALL.replace("rate = 100.0", "rate = 1.0"));
+    let run = bench
+        .command(&[scenario.to_str().unwrap(), "--mode", "live", "--policy", "cache_aware"])
+        .spawn()
+        .unwrap();
+    let router = until(Duration::from_secs(30), || children(run.id(), "__router").first().copied());
+    // Let it begin to serve.
+    std::thread::sleep(Duration::from_millis(300));
+    (run, router)
+}
+
+fn signal(pid: u32, name: &str) {
+    let status =
+        Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).stdin(Stdio::null()).status();
+    assert!(status.unwrap().success());
+}
+
+#[test]
+fn a_router_that_is_killed_in_mid_run_is_told_and_nothing_hangs() {
+    let bench = Bench::new();
+    let scenario = bench.file("s.toml", &SMALL.replace("rate = 100.0", "rate = 20.0"));
+    let mut run = bench
+        .command(&[scenario.to_str().unwrap(), "--mode", "live", "--policy", "cache_aware"])
+        .spawn()
+        .unwrap();
+    let router = until(Duration::from_secs(30), || children(run.id(), "__router").first().copied());
+    std::thread::sleep(Duration::from_millis(300));
+    signal(router, "KILL");
+    let status = program::wait(&mut run, Duration::from_secs(60));
+    assert_eq!(status.code(), Some(5));
+    let runs = bench.runs();
+    assert!(runs[0]["failed"].as_u64().unwrap() > 0, "{runs:?}");
+    assert!(bench.out().join("report.html").exists());
+}
+
+#[test]
+fn an_interrupt_ends_the_run_and_its_children() {
+    let bench = Bench::new();
+    let (mut run, router) = long_live_run(&bench);
+    let workers = children(run.id(), "__simworker");
+    assert_eq!(workers.len(), 1);
+    signal(run.id(), "INT");
+    let status = program::wait(&mut run, Duration::from_secs(10));
+    assert_eq!(status.code(), Some(130));
+    until(Duration::from_secs(10), || (!is_alive(router) && !is_alive(workers[0])).then_some(()));
+}
+
+#[test]
+fn children_do_not_outlive_a_parent_that_is_killed() {
+    let bench = Bench::new();
+    let (mut run, router) = long_live_run(&bench);
+    let workers = children(run.id(), "__simworker");
+    signal(run.id(), "KILL");
+    program::wait(&mut run, Duration::from_secs(10));
+    until(Duration::from_secs(10), || (!is_alive(router) && !is_alive(workers[0])).then_some(()));
+}

@@ -1,0 +1,10 @@
+//! The laboratory as a whole: scenarios in, figures out, against closed forms, oracles and the other world.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod closed_forms;
+mod exits;
+mod parity;
+mod program;
+mod reproducible;
+mod support;
+mod trace_oracle;

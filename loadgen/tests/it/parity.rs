@@ -1,0 +1,33 @@
+//! Live and virtual must tell the same story: the same router before the same engines, once over HTTP and once as an
+//! event heap.
+
+use serde_json::Value;
+
+use crate::program::{Bench, shipped};
+
+fn figure(run: &Value, name: &str) -> f64 {
+    run[name].as_f64().unwrap_or_else(|| panic!("{name} of {run}"))
+}
+
+#[test]
+fn every_policy_hits_live_what_it_hits_in_virtual_time() {
+    let bench = Bench::new();
+    let ended = bench.run(&[&shipped("smoke.toml"), "--seeds", "1"]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    let (live, in_virtual): (Vec<_>, Vec<_>) =
+        bench.runs().into_iter().partition(|run| run["mode"] == "live");
+    assert!(live.len() >= 6, "every policy that needs no header runs live");
+    assert_eq!(live.len(), in_virtual.len());
+    for run in &live {
+        let twin = in_virtual.iter().find(|v| v["policy"] == run["policy"]).unwrap();
+        let (hit, expected) = (figure(run, "hit_rate"), figure(twin, "hit_rate"));
+        let policy = &run["policy"];
+        assert!((hit - expected).abs() <= 0.03, "{policy}: live {hit:.4}, virtual {expected:.4}");
+        assert_eq!(run["prompt_tokens"], twin["prompt_tokens"], "{policy}");
+        assert_eq!((&run["failed"], &run["requests"]), (&twin["failed"], &twin["requests"]), "{policy}");
+        assert!(figure(run, "router_cpu_us_per_request") > 0.0, "{policy}");
+    }
+    let hits: Vec<f64> = live.iter().map(|run| figure(run, "hit_rate")).collect();
+    let (best, worst) = (hits.iter().copied().fold(0.0, f64::max), hits.iter().copied().fold(1.0, f64::min));
+    assert!(best - worst >= 0.20, "a scenario that cannot tell policies apart proves nothing: {hits:?}");
+}
