@@ -198,7 +198,7 @@ pub const METRICS: &[Metric] = &[
         "ms",
         Lower,
         |s| s.itl_ms.mean.and_then(real),
-        "Gap between consecutive tokens at the client, over all gaps of all requests. Arithmetic mean.",
+        "Gap between consecutive tokens at the client, over all gaps of all requests; tokens that come in one frame share its gap (live, by stream_interval). Arithmetic mean.",
     ),
     row(
         "itl_ms.p50",

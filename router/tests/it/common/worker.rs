@@ -46,7 +46,6 @@ pub(crate) struct Worker {
     pub(crate) address: String,
     seen: Arc<Mutex<Vec<Message>>>,
     connections: Arc<AtomicUsize>,
-    closed: Arc<AtomicUsize>,
 }
 
 impl Worker {
@@ -54,19 +53,14 @@ impl Worker {
     pub(crate) fn start(serve: impl Fn(&mut Conn, &Message) -> bool + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address").to_string();
-        let worker =
-            Self { address, seen: Arc::default(), connections: Arc::default(), closed: Arc::default() };
-        let (seen, connections, closed) =
-            (Arc::clone(&worker.seen), Arc::clone(&worker.connections), Arc::clone(&worker.closed));
+        let worker = Self { address, seen: Arc::default(), connections: Arc::default() };
+        let (seen, connections) = (Arc::clone(&worker.seen), Arc::clone(&worker.connections));
         let serve = Arc::new(serve);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 connections.fetch_add(1, Ordering::SeqCst);
-                let (seen, closed, serve) = (Arc::clone(&seen), Arc::clone(&closed), Arc::clone(&serve));
-                std::thread::spawn(move || {
-                    connection(stream, &seen, &*serve);
-                    closed.fetch_add(1, Ordering::SeqCst);
-                });
+                let (seen, serve) = (Arc::clone(&seen), Arc::clone(&serve));
+                std::thread::spawn(move || connection(stream, &seen, &*serve));
             }
         });
         worker
@@ -94,9 +88,14 @@ impl Worker {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Connections of them that it has closed.
-    pub(crate) fn closed(&self) -> usize {
-        self.closed.load(Ordering::SeqCst)
+    /// Connections to it that its peer still takes for open: a close counts once it has arrived there.
+    pub(crate) fn open_at_peer(&self) -> usize {
+        const ESTABLISHED: &str = "01";
+        let port = self.address.rsplit(':').next().expect("a port").parse::<u16>().expect("a number");
+        let port = format!(":{port:04X}");
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
+        let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        rows.filter(|row| row[2].ends_with(&port) && row[3] == ESTABLISHED).count()
     }
 }
 
