@@ -6,5 +6,6 @@ mod exits;
 mod parity;
 mod program;
 mod reproducible;
+mod shipped;
 mod support;
 mod trace_oracle;
