@@ -6,6 +6,8 @@ use hdrhistogram::Histogram;
 use protocol::record::RequestRecord;
 use serde::{Deserialize, Serialize};
 
+use crate::scenario::Cell;
+
 /// The world a cell runs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -51,6 +53,27 @@ pub struct Run {
     pub load: LoadTimeline,
     /// CPU time (user + system) of the router process per request, in microseconds; live only.
     pub router_cpu_us_per_request: Option<f64>,
+}
+
+/// How many samples a load timeline has.
+const TIMELINE_SAMPLES: usize = 240;
+
+impl Run {
+    /// The run of `cell` with `seed` that left these records and gaps.
+    pub(crate) fn of(cell: &Cell, seed: u64, records: Vec<RequestRecord>, itl_ns: Histogram<u64>) -> Self {
+        let workers = cell.scenario.fleet.workers;
+        Self {
+            world: cell.world,
+            policy: cell.policy.name().to_owned(),
+            params: cell.params.clone(),
+            seed,
+            workers,
+            load: LoadTimeline::from_records(&records, workers, TIMELINE_SAMPLES),
+            records,
+            itl_ns,
+            router_cpu_us_per_request: None,
+        }
+    }
 }
 
 /// In-flight requests of every worker at evenly spaced moments.

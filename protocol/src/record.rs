@@ -36,6 +36,27 @@ pub struct RequestRecord {
 }
 
 impl RequestRecord {
+    /// A request that was sent and has no answer yet.
+    #[must_use]
+    pub fn sent(seq: u64, group: Option<u32>, intended_ns: u64, sent_ns: u64) -> Self {
+        Self {
+            seq,
+            group,
+            intended_ns,
+            sent_ns,
+            first_ns: None,
+            last_ns: sent_ns,
+            worker: None,
+            reason: String::new(),
+            prompt_tokens: 0,
+            cached_tokens: 0,
+            predicted_cached_tokens: None,
+            output_tokens: 0,
+            status: 0,
+            error: String::new(),
+        }
+    }
+
     /// Whether the request was answered in full.
     #[must_use]
     pub fn succeeded(&self) -> bool {

@@ -11,12 +11,9 @@ mod request;
 
 pub use child::{ROUTER_ROLE, WORKER_ROLE};
 
-use crate::run::{LoadTimeline, Run};
+use crate::run::Run;
 use crate::scenario::Cell;
 use crate::workload;
-
-/// How many samples the per-worker load timeline has.
-const TIMELINE_SAMPLES: usize = 240;
 
 /// Why a live run could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -57,18 +54,9 @@ pub fn run(cell: &Cell, seed: u64, progress: &mut dyn FnMut(u64)) -> Result<Live
     let driven = drive::drive(&cluster.router_url, plan, cell.scenario.fleet.speed, progress)?;
     let cpu_us = cluster.router.cpu_us().zip(cpu_before_us).map(|(after, before)| after - before);
     let death = cluster.death();
-    let workers = cell.scenario.fleet.workers;
-    let run = Run {
-        world: cell.world,
-        policy: cell.policy.name().to_owned(),
-        params: cell.params.clone(),
-        seed,
-        workers,
-        load: LoadTimeline::from_records(&driven.records, workers, TIMELINE_SAMPLES),
-        router_cpu_us_per_request: cpu_us.map(|us| us / driven.records.len().max(1) as f64),
-        records: driven.records,
-        itl_ns: driven.itl_ns,
-    };
+    let requests = driven.records.len().max(1) as f64;
+    let mut run = Run::of(cell, seed, driven.records, driven.itl_ns);
+    run.router_cpu_us_per_request = cpu_us.map(|us| us / requests);
     Ok(LiveRun { run, death })
 }
 

@@ -59,22 +59,7 @@ struct FrameError {
 impl Answer {
     /// Nothing has come yet. `due_ns` is when the schedule wanted it sent, if there is a schedule.
     pub(super) fn begin(planned: &PlannedRequest, due_ns: Option<u64>, now_ns: u64) -> Self {
-        let record = RequestRecord {
-            seq: planned.seq,
-            group: planned.group,
-            intended_ns: due_ns.unwrap_or(now_ns),
-            sent_ns: now_ns,
-            first_ns: None,
-            last_ns: now_ns,
-            worker: None,
-            reason: String::new(),
-            prompt_tokens: 0,
-            cached_tokens: 0,
-            predicted_cached_tokens: None,
-            output_tokens: 0,
-            status: 0,
-            error: String::new(),
-        };
+        let record = RequestRecord::sent(planned.seq, planned.group, due_ns.unwrap_or(now_ns), now_ns);
         Self { record, gaps_ns: Vec::new(), last_frame_ns: 0 }
     }
 

@@ -16,12 +16,10 @@ use simworker_core::{Engine, Event as EngineEvent, FinishReason, RequestId, Subm
 
 use super::VirtualError;
 use super::clock::Clock;
-use crate::run::{LoadTimeline, Run};
+use crate::run::Run;
 use crate::scenario::Cell;
 use crate::workload::{Pacing, Plan, PlannedRequest};
 
-/// How many samples the per-worker load timeline has.
-const TIMELINE_SAMPLES: usize = 240;
 /// Finished requests between two calls of the progress function.
 const PROGRESS_EVERY: u64 = 256;
 /// All virtual workers serve one model in one role.
@@ -107,7 +105,11 @@ impl World {
             engines,
             router_wake_ns: None,
             leases: vec![None; plan.requests.len()],
-            records: plan.requests.iter().map(blank_record).collect(),
+            records: plan
+                .requests
+                .iter()
+                .map(|r| RequestRecord::sent(r.seq, r.group, r.at_ns, r.at_ns))
+                .collect(),
             requests: plan.requests,
             pacing: plan.pacing,
             next_arrival: 0,
@@ -365,18 +367,7 @@ impl World {
 
     /// The results.
     pub(super) fn finish(self, cell: &Cell, seed: u64) -> Run {
-        let workers = self.engines.len() as u32;
-        Run {
-            world: cell.world,
-            policy: cell.policy.name().to_owned(),
-            params: cell.params.clone(),
-            seed,
-            workers,
-            load: LoadTimeline::from_records(&self.records, workers, TIMELINE_SAMPLES),
-            records: self.records,
-            itl_ns: self.itl_ns,
-            router_cpu_us_per_request: None,
-        }
+        Run::of(cell, seed, self.records, self.itl_ns)
     }
 }
 
@@ -398,23 +389,4 @@ fn as_answer(reason: FinishReason) -> (u16, &'static str) {
 /// Workers are added in order to a new router, so ids are places.
 fn worker_id(worker: usize) -> WorkerId {
     WorkerId(worker as u32)
-}
-
-fn blank_record(request: &PlannedRequest) -> RequestRecord {
-    RequestRecord {
-        seq: request.seq,
-        group: request.group,
-        intended_ns: request.at_ns,
-        sent_ns: request.at_ns,
-        first_ns: None,
-        last_ns: request.at_ns,
-        worker: None,
-        reason: String::new(),
-        prompt_tokens: 0,
-        cached_tokens: 0,
-        predicted_cached_tokens: None,
-        output_tokens: 0,
-        status: 0,
-        error: String::new(),
-    }
 }
