@@ -1,12 +1,16 @@
 //! The program: command line in, results and an exit code out.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
+
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{self, Options};
 use crate::experiment::{self, Environment, Started};
+use crate::live;
 use crate::report::{self, About, Experiment, Glyphs};
 use crate::scenario::{self, Scenario};
 
@@ -39,7 +43,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Ok(options) => options,
         Err(exit) => return exit,
     };
-    exit_on_interrupt();
+    exit_on_signal();
     match run(&options) {
         Ok(exit) => exit.into(),
         Err((exit, message)) => {
@@ -71,16 +75,14 @@ fn run(options: &Options) -> Result<Exit, (Exit, String)> {
         &scenario.asserts,
         Environment::capture(started).into_json(),
     );
-    if !options.quiet {
-        print!("{}", report::table(&experiment, glyphs()));
-    }
-    report::write(&out, &experiment).map_err(|e| (Exit::Usage, e.to_string()))?;
-    if !options.quiet {
-        println!("report: {}", out.join("report.html").display());
-    }
+    let writing = WRITING.lock();
+    let written = report::write(&out, &experiment).map_err(|e| (Exit::Usage, e.to_string()));
+    drop(writing);
+    tell(options, &experiment, written.is_ok().then_some(&out));
     for death in &results.deaths {
         eprintln!("loadgen: {death}");
     }
+    written?;
     Ok(match (results.deaths.is_empty(), experiment.failed()) {
         (false, _) => Exit::Target,
         (true, true) => Exit::AssertFailed,
@@ -98,6 +100,22 @@ fn about(scenario: &Scenario) -> About {
     }
 }
 
+/// Prints the comparison, and where the report is. A reader that has gone away is no reason to fail.
+fn tell(options: &Options, experiment: &Experiment, report: Option<&PathBuf>) {
+    if options.quiet {
+        for outcome in experiment.outcomes().iter().filter(|outcome| outcome.failed()) {
+            eprintln!("loadgen: {outcome}");
+        }
+        return;
+    }
+    let mut stdout = std::io::stdout().lock();
+    let _ = write!(stdout, "{}", report::table(experiment, glyphs()));
+    if let Some(out) = report {
+        let _ = writeln!(stdout, "report: {}", out.join("report.html").display());
+    }
+    let _ = stdout.flush();
+}
+
 fn glyphs() -> Glyphs {
     if std::io::stdout().is_terminal() { Glyphs::Unicode } else { Glyphs::Ascii }
 }
@@ -111,19 +129,33 @@ fn exit_of(error: &experiment::ExperimentError) -> Exit {
     }
 }
 
-/// Ends the process at Ctrl-C. Children of a live run see their standard input close and end too.
-fn exit_on_interrupt() {
-    let wait = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(tokio::signal::ctrl_c())?;
-        eprintln!("loadgen: interrupted; no results were written");
-        std::process::exit(Exit::Interrupted as i32);
-        #[expect(unreachable_code, reason = "gives the closure its type")]
-        std::io::Result::Ok(())
-    };
-    std::thread::spawn(move || {
-        if let Err(error) = wait() {
-            eprintln!("loadgen: Ctrl-C will not clean up: {error}");
+/// Held while results are written, so that an interrupt finds all of them or none.
+static WRITING: Mutex<()> = Mutex::new(());
+
+/// Ends the process and its children at Ctrl-C, and when it is asked to end.
+fn exit_on_signal() {
+    std::thread::spawn(|| match wait_for_signal() {
+        Ok((name, code)) => {
+            live::end_all_children();
+            let _finished = WRITING.lock();
+            eprintln!("loadgen: ended by {name} before the results were complete");
+            std::process::exit(code);
         }
+        Err(error) => eprintln!("loadgen: Ctrl-C will not clean up: {error}"),
     });
+}
+
+/// The first signal that asks for an end, and the exit code of it: 128 and its number, as shells have it.
+fn wait_for_signal() -> std::io::Result<(&'static str, i32)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        Ok(tokio::select! {
+            _ = interrupt.recv() => ("an interrupt", Exit::Interrupted as i32),
+            _ = terminate.recv() => ("SIGTERM", 143),
+            _ = hangup.recv() => ("SIGHUP", 129),
+        })
+    })
 }

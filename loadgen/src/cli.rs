@@ -35,10 +35,10 @@ pub struct Options {
     /// The scenario file
     #[arg(value_name = "SCENARIO")]
     pub scenario: PathBuf,
-    /// Where to run it, whatever the file says
+    /// Where to run it; overrides the file
     #[arg(long, value_name = "virtual|live|both", hide_possible_values = true)]
     pub mode: Option<Mode>,
-    /// The policies to run, whatever the file says; "*" for every policy that needs no header
+    /// The policies to run, "*" for every policy that needs no header; overrides the file
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub policy: Option<Vec<String>>,
     /// How many seeds to run, counted up from the file's seed
@@ -47,7 +47,7 @@ pub struct Options {
     /// A key of the file and its new value, for example `--set fleet.workers=4`; may be repeated
     #[arg(long, value_name = "PATH=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
-    /// The trace to replay, whatever the file says
+    /// The trace to replay; overrides the file
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
     /// Where results go (by default reports/NAME-OF-THE-SCENARIO/)

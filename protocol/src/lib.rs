@@ -2,8 +2,10 @@
 //! load reports and the request record. Every other crate stands on this one; it stands on none.
 
 pub mod chat;
+pub mod duration;
 pub mod loads;
 pub mod openai;
+pub mod output;
 pub mod record;
 pub mod sglang;
 pub mod sse;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use router_core::PolicyConfig;
 
+use crate::api_key::ApiKey;
 use crate::upstream::Address;
 
 /// The resolved configuration.
@@ -33,6 +34,10 @@ pub(crate) struct Settings {
     pub(crate) max_payload_size: usize,
     /// Longest time from a request's arrival to the end of its answer.
     pub(crate) request_timeout: Duration,
+    /// What clients must show.
+    pub(crate) api_key: Option<ApiKey>,
+    /// Seconds after which a worker that is unhealthy may have been found healthy again.
+    pub(crate) recovery_secs: u64,
     /// Whether answers tell how they were routed.
     pub(crate) decision_headers: bool,
 }

@@ -8,6 +8,9 @@ use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::body::Body;
 
+/// An answer, and the code of the refusal if the router made it itself.
+pub(crate) type Answer = (Response<Body>, &'static str);
+
 /// Carries the code of a refusal.
 pub(crate) const ERROR_CODE: HeaderName = HeaderName::from_static("x-router-error-code");
 /// The same under the name that the gateway's users know.
@@ -24,8 +27,14 @@ pub(crate) enum Refusal {
     PayloadTooLarge,
     /// The body could not be received.
     BadBody,
-    /// No worker may be used now.
-    NoWorker,
+    /// The client did not show `--api-key`.
+    Unauthorized,
+    /// The router was started without workers.
+    NoWorkers,
+    /// None of the workers is healthy; one may be in so many seconds.
+    NoneHealthy { retry_after_secs: u64 },
+    /// The request names a worker that cannot have it.
+    TargetUnavailable,
     /// The assigned worker did not accept a connection.
     ConnectFailed,
     /// The worker's connection broke before a response head came.
@@ -59,11 +68,30 @@ impl Refusal {
                 CLIENT,
                 "The request body could not be received in full.",
             ),
-            Self::NoWorker => (
+            Self::Unauthorized => (
+                StatusCode::UNAUTHORIZED,
+                "invalid_api_key",
+                CLIENT,
+                "The API key is missing or wrong. Send it as `Authorization: Bearer KEY`.",
+            ),
+            Self::NoWorkers => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "no_workers",
+                SERVER,
+                "The router has no workers. Its operator must name some with --worker-urls.",
+            ),
+            Self::NoneHealthy { .. } => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "no_available_workers",
                 SERVER,
-                "No worker is available to serve this request.",
+                "None of the router's workers is healthy. Try again later; its operator sees which in /workers.",
+            ),
+            Self::TargetUnavailable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "target_worker_unavailable",
+                SERVER,
+                "The worker named by X-SMG-Target-Worker is unknown or unhealthy. Name another, or leave the header \
+                 out.",
             ),
             Self::ConnectFailed => (
                 StatusCode::BAD_GATEWAY,
@@ -87,12 +115,16 @@ impl Refusal {
     }
 
     /// The stable code, for headers and metric labels.
-    pub(crate) const fn code(self) -> &'static str {
+    const fn code(self) -> &'static str {
         self.parts().1
     }
 
-    /// The answer to the client.
-    pub(crate) fn response(self) -> Response<Body> {
+    /// The answer to the client, with the code.
+    pub(crate) fn answer(self) -> Answer {
+        (self.response(), self.code())
+    }
+
+    fn response(self) -> Response<Body> {
         let (status, code, kind, message) = self.parts();
         let body = serde_json::json!({"error": {"message": message, "type": kind, "code": code}});
         let mut response = Response::new(Body::own(Bytes::from(body.to_string())));
@@ -101,12 +133,18 @@ impl Refusal {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ERROR_CODE, HeaderValue::from_static(code));
         headers.insert(GATEWAY_ERROR_CODE, HeaderValue::from_static(code));
+        if self == Self::Unauthorized {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         match self {
             Self::MethodNotAllowed { allowed } => {
                 headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
             }
+            Self::NoneHealthy { retry_after_secs } => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after_secs));
+            }
             // What is left of the body is not read, so the connection cannot serve another request.
-            Self::PayloadTooLarge | Self::BadBody => {
+            Self::Unauthorized | Self::PayloadTooLarge | Self::BadBody => {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             _ => {}

@@ -4,11 +4,13 @@
 //! about load; what it learns from answers it reports to the core.
 
 mod admin;
+mod api_key;
 mod body;
 pub mod cli;
 mod clock;
 mod config;
 mod error;
+mod limits;
 mod metrics;
 mod proxy;
 mod server;
@@ -17,3 +19,5 @@ mod shared;
 mod stop;
 mod tasks;
 mod upstream;
+
+pub use limits::raise_open_files;

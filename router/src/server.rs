@@ -40,8 +40,8 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(90);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     /// An address is taken or not ours.
-    #[error("cannot listen on {address}: {source}")]
-    Listen { address: SocketAddr, source: std::io::Error },
+    #[error("cannot listen on {address}: {source}; {}", remedy(.source, *.surface))]
+    Listen { surface: Surface, address: SocketAddr, source: std::io::Error },
     /// The policy refuses.
     #[error("{0}")]
     Policy(#[from] router_core::PolicyError),
@@ -57,6 +57,18 @@ pub(crate) enum Surface {
     Traffic,
     /// Prometheus.
     Metrics,
+}
+
+/// What the operator can do about an address that cannot be listened on.
+fn remedy(error: &std::io::Error, surface: Surface) -> String {
+    let (host, port) = match surface {
+        Surface::Traffic => ("--host", "--port"),
+        Surface::Metrics => ("--prometheus-host", "--prometheus-port"),
+    };
+    match error.kind() {
+        std::io::ErrorKind::AddrNotAvailable => format!("give {host} an address of this machine"),
+        _ => format!("give another {port}, or 0 to take a free one"),
+    }
 }
 
 /// What one thread answers requests with.
@@ -85,8 +97,8 @@ pub(crate) fn run(config: &Config) -> Result<(), ServeError> {
     let shared = Arc::new(Shared::new(config)?);
     let runtime = runtime()?;
     let _guard = runtime.enter();
-    let traffic = listen(config.listen)?;
-    let metrics = listen(config.metrics_listen)?;
+    let traffic = listen(Surface::Traffic, config.listen)?;
+    let metrics = listen(Surface::Metrics, config.metrics_listen)?;
     let (stop_sender, stop) = watch::channel(Stop::Run);
     announce(&traffic, &metrics)?;
     let threads: Vec<_> = (1..config.threads)
@@ -118,14 +130,14 @@ fn runtime() -> std::io::Result<Runtime> {
 }
 
 /// Listens; port 0 means any free one. Needs a runtime around it.
-fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
+fn listen(surface: Surface, address: SocketAddr) -> Result<TcpListener, ServeError> {
     let bind = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         socket.listen(BACKLOG)?.into_std()
     };
-    bind().map_err(|source| ServeError::Listen { address, source })
+    bind().map_err(|source| ServeError::Listen { surface, address, source })
 }
 
 /// Tells whoever started us where we listen: one line of JSON on standard output.

@@ -4,8 +4,8 @@ use http::{Method, Request};
 use hyper::body::Incoming;
 
 use crate::admin;
-use crate::error::Refusal;
-use crate::proxy::{self, Answer};
+use crate::error::{Answer, Refusal};
+use crate::proxy;
 use crate::server::{Context, Surface};
 
 /// The router's own routes, for the methods they allow and for the metric label.
@@ -28,7 +28,7 @@ async fn traffic(context: &Context, request: Request<Incoming>) -> Answer {
         }
         Some((_, endpoint)) => {
             metrics.arrived_elsewhere(request.method(), endpoint.path);
-            refuse(Refusal::MethodNotAllowed { allowed: "POST" })
+            Refusal::MethodNotAllowed { allowed: "POST" }.answer()
         }
         None => {
             let path = request.uri().path();
@@ -47,23 +47,19 @@ fn own(context: &Context, request: &Request<Incoming>) -> Answer {
         "/health" | "/liveness" => &admin::alive,
         "/readiness" => &|| admin::readiness(shared),
         "/workers" => &|| admin::workers(shared, context.health_checks),
-        _ => return refuse(Refusal::NotFound),
+        _ => return Refusal::NotFound.answer(),
     };
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         (answer(), "")
     } else {
-        refuse(Refusal::MethodNotAllowed { allowed: "GET, HEAD" })
+        Refusal::MethodNotAllowed { allowed: "GET, HEAD" }.answer()
     }
 }
 
 fn metrics(context: &Context, request: &Request<Incoming>) -> Answer {
     match (request.uri().path(), request.method()) {
         ("/metrics", &Method::GET) => (admin::metrics(&context.shared), ""),
-        ("/metrics", _) => refuse(Refusal::MethodNotAllowed { allowed: "GET" }),
-        _ => refuse(Refusal::NotFound),
+        ("/metrics", _) => Refusal::MethodNotAllowed { allowed: "GET" }.answer(),
+        _ => Refusal::NotFound.answer(),
     }
-}
-
-fn refuse(refusal: Refusal) -> Answer {
-    (refusal.response(), refusal.code())
 }

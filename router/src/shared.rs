@@ -11,9 +11,6 @@ use crate::config::{Config, Settings};
 use crate::metrics::{Metrics, WorkerGauges};
 use crate::upstream::Address;
 
-/// How long a load report counts, in poll intervals: one may be lost, a second lost one is news.
-const REPORT_LIFE: u32 = 3;
-
 /// The state of the process.
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
@@ -45,7 +42,6 @@ impl Shared {
             policy: config.policy.clone(),
             seed: config.seed,
             load_poll_interval_ns: nanoseconds(config.load_poll_interval),
-            load_report_ttl_ns: nanoseconds(config.load_poll_interval * REPORT_LIFE),
         })?;
         let fleet = config.workers.iter().map(|address| {
             let spec = WorkerSpec { url: address.url.clone(), model: None, role: Role::Regular };
@@ -75,7 +71,7 @@ impl Shared {
     pub(crate) fn set_healthy(&self, worker: WorkerId, healthy: bool) {
         let changed = self.router.lock().set_healthy(self.clock.now_ns(), worker, healthy);
         if let (true, false, Some(index)) = (changed, healthy, &self.index) {
-            index.write().forget(worker);
+            index.write().clear(worker);
         }
     }
 

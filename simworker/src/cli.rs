@@ -5,7 +5,6 @@ use std::io::{Read, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use serde::de::DeserializeOwned;
 use simworker_core::cache::Eviction;
 use simworker_core::{EngineConfig, PRESETS, Pace, Preset, Schedule, preset};
 
@@ -40,7 +39,7 @@ struct Args {
     #[arg(long, default_value_t = 1)]
     page_size: u32,
     /// Order of the waiting requests: fcfs, lpm.
-    #[arg(long, default_value = "fcfs", value_parser = parse_word::<Schedule>)]
+    #[arg(long, default_value = "fcfs", value_parser = parse_schedule)]
     schedule_policy: Schedule,
     /// Most tokens of a prefill step; -1 never cuts a prompt.
     #[arg(long, default_value_t = 8192, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..=i64::from(u32::MAX)))]
@@ -55,7 +54,7 @@ struct Args {
     #[arg(long)]
     max_queued_requests: Option<u32>,
     /// Which cached tokens go first: lru, lfu, slru, priority.
-    #[arg(long, default_value = "lru", value_parser = parse_word::<Eviction>)]
+    #[arg(long, default_value = "lru", value_parser = parse_eviction)]
     radix_eviction_policy: Eviction,
     /// Nothing is ever found in the cache.
     #[arg(long)]
@@ -223,9 +222,16 @@ fn parse_preset(name: &str) -> Result<&'static Preset, String> {
     })
 }
 
-/// A word that the engine's own types know.
-fn parse_word<T: DeserializeOwned>(word: &str) -> Result<T, String> {
-    serde_json::from_value(word.into()).map_err(|error| error.to_string())
+fn parse_schedule(word: &str) -> Result<Schedule, String> {
+    Schedule::from_label(word).ok_or_else(|| one_of(&Schedule::ALL.map(Schedule::label)))
+}
+
+fn parse_eviction(word: &str) -> Result<Eviction, String> {
+    Eviction::from_label(word).ok_or_else(|| one_of(&Eviction::ALL.map(Eviction::label)))
+}
+
+fn one_of(words: &[&str]) -> String {
+    format!("known are {}", words.join(", "))
 }
 
 fn parse_speed(text: &str) -> Result<f64, String> {

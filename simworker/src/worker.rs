@@ -190,7 +190,7 @@ impl Worker {
 
     /// Empties the cache; false while requests are on their way, waiting or running.
     pub(crate) fn flush(&self) -> bool {
-        self.with(|inner, now_ns| inner.live.is_empty() && inner.engine.flush(now_ns))
+        self.with(|inner, _| inner.live.is_empty() && inner.engine.flush())
     }
 
     /// The engine's load and its counters, at one moment.
@@ -291,7 +291,7 @@ impl Inner {
             live.due_ns = None;
         }
         if let Err(refusal) = self.engine.submit(due_ns, request, &mut self.events) {
-            let (status, message) = (refusal.status(), refusal.message());
+            let (status, message) = (refusal.status(), refusal.to_string());
             self.end(id, Ending::Refused { status, message, by_scheduler: refusal.is_scheduler_abort() });
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::process::{Child as Process, ChildStderr, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -20,11 +20,21 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many of its last lines on standard error are kept for messages.
 const KEPT_LINES: usize = 12;
 
+/// Every child that has not been dropped, for the one that ends this program in a hurry.
+static CHILDREN: Mutex<Vec<Weak<Mutex<Process>>>> = Mutex::new(Vec::new());
+
+/// Ends all children at once and waits for their ends.
+pub fn end_all_children() {
+    for process in locked(&CHILDREN).drain(..).filter_map(|child| child.upgrade()) {
+        end(&process);
+    }
+}
+
 /// A running child. Dropping it ends the process and waits for it.
 #[derive(Debug)]
 pub(super) struct Child {
     role: &'static str,
-    process: Process,
+    process: Arc<Mutex<Process>>,
     stderr: Arc<Mutex<VecDeque<String>>>,
 }
 
@@ -47,6 +57,8 @@ impl Child {
             .map_err(|e| fail(e.to_string(), String::new()))?;
         let stdout = process.stdout.take();
         let stderr = keep_last_lines(process.stderr.take());
+        let process = Arc::new(Mutex::new(process));
+        locked(&CHILDREN).push(Arc::downgrade(&process));
         let child = Self { role: name, process, stderr };
         let (send, receive) = mpsc::channel();
         std::thread::spawn(move || {
@@ -73,7 +85,7 @@ impl Child {
 
     /// CPU time (user and system) of all its threads so far, in microseconds. Absent where the kernel does not tell.
     pub(super) fn cpu_us(&self) -> Option<f64> {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).ok()?;
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", locked(&self.process).id())).ok()?;
         let ns: u64 = tasks
             .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok())
             .filter_map(|stat| stat.split_whitespace().next()?.parse::<u64>().ok())
@@ -83,15 +95,14 @@ impl Child {
 
     /// What became of it, in words, if it has ended.
     pub(super) fn death(&mut self) -> Option<String> {
-        let status = self.process.try_wait().ok()??;
+        let status = locked(&self.process).try_wait().ok()??;
         let lines = self.settled_lines();
         let said = if lines.is_empty() { String::new() } else { format!("; it said:\n{lines}") };
         Some(format!("the {} died during the run ({status}){said}", self.role))
     }
 
     fn last_lines(&self) -> String {
-        let lines = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.iter().cloned().collect::<Vec<_>>().join("\n")
+        locked(&self.stderr).iter().cloned().collect::<Vec<_>>().join("\n")
     }
 
     /// The last lines of a child that has ended: its pipe may still be draining.
@@ -103,9 +114,19 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        end(&self.process);
     }
+}
+
+fn end(process: &Mutex<Process>) {
+    let mut process = locked(process);
+    let _ = process.kill();
+    let _ = process.wait();
+}
+
+/// What a panicking thread left behind is whole: every change here is a single one.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn keep_last_lines(stderr: Option<ChildStderr>) -> Arc<Mutex<VecDeque<String>>> {
@@ -114,7 +135,7 @@ fn keep_last_lines(stderr: Option<ChildStderr>) -> Arc<Mutex<VecDeque<String>>> 
         let kept = Arc::clone(&kept);
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut kept = locked(&kept);
                 if kept.len() == KEPT_LINES {
                     kept.pop_front();
                 }

@@ -68,6 +68,8 @@ fn router_args(cell: &Cell, seed: u64, workers: &[String]) -> Vec<String> {
         .pair("--prometheus-port", 0)
         .pair("--seed", seed)
         .pair("--log-level", "warn")
+        // The router's clock is the wall's; what it does every second must still happen once per second of the run.
+        .pair("--load-poll-interval-secs", 1.0 / cell.scenario.fleet.speed)
         .flag("--decision-headers")
         .flag("--exit-with-stdin");
     for (option, value) in cell.policy.options() {

@@ -4,6 +4,7 @@
 //! excused by the requests it kept from starting. Closed loops have no such moment; there, due and sent are one.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -12,18 +13,22 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use protocol::record::RequestRecord;
-use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::LocalSet;
 
+use super::pacer::Due;
 use super::request::{self, Answer};
 use super::{LiveError, pacer};
 use crate::workload::{Pacing, Plan, PlannedRequest};
 
 /// Time between the start of the clock and the first send, so that the first requests are not late by set-up.
 const LEAD_IN: Duration = Duration::from_millis(50);
-/// Most that one request may take, in wall time: nothing hangs.
+/// Most that one request may take, in wall time, at real-time speed or faster: nothing hangs.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
+/// How often it is looked whether the cluster still lives.
+const PULSE: Duration = Duration::from_millis(200);
+/// How long requests in flight may take to fail when it does not.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What a live run measured.
 #[derive(Debug)]
@@ -32,37 +37,38 @@ pub(super) struct Driven {
     pub(super) itl_ns: Histogram<u64>,
 }
 
-/// Sends every request of `plan` to the router at `url`.
+/// Sends every request of `plan` to the router at `url`, for as long as the cluster `is_alive`.
 pub(super) fn drive(
     url: &str,
     plan: Plan,
     speed: f64,
+    is_alive: &mut dyn FnMut() -> bool,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Driven, LiveError> {
     let invalid = |e: http::uri::InvalidUri| LiveError::Driver(std::io::Error::other(e));
     let target = format!("{url}/generate").parse::<Uri>().map_err(invalid)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(LiveError::Driver)?;
-    let tasks = LocalSet::new();
-    runtime.block_on(tasks.run_until(offer(target, plan, speed, progress)))
-}
-
-/// What every request task shares.
-struct Shared {
-    client: request::HttpClient,
-    target: Uri,
-    requests: Vec<PlannedRequest>,
-    clock: WallClock,
+    let driver = Driver::new(target, plan.requests, speed);
+    LocalSet::new().block_on(&runtime, async {
+        let answers = driver.offer(plan.pacing).map_err(LiveError::Driver)?;
+        Ok(driver.collect(answers, is_alive, progress).await)
+    })
 }
 
 /// Run time, in nanoseconds, out of wall time that may run faster.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct WallClock {
     start: Instant,
     speed: f64,
 }
 
 impl WallClock {
+    /// A clock that starts after the lead-in.
+    pub(super) fn new(speed: f64) -> Self {
+        Self { start: Instant::now() + LEAD_IN, speed }
+    }
+
     /// Run time now.
     pub(super) fn now_ns(&self) -> u64 {
         (self.start.elapsed().as_nanos() as f64 * self.speed) as u64
@@ -74,70 +80,149 @@ impl WallClock {
     }
 }
 
-async fn offer(
+/// What every request task shares.
+struct Driver {
+    client: request::HttpClient,
     target: Uri,
-    plan: Plan,
-    speed: f64,
-    progress: &mut dyn FnMut(u64),
-) -> Result<Driven, LiveError> {
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(usize::MAX).build(connector);
-    let clock = WallClock { start: Instant::now() + LEAD_IN, speed };
-    let total = plan.requests.len();
-    let shared = Rc::new(Shared { client, target, requests: plan.requests, clock });
-    // Holds every answer that can ever come, so that no task waits for the collector.
-    let (send, mut answers) = mpsc::channel(total.max(1));
-    match plan.pacing {
-        Pacing::Open => {
-            let due = shared.requests.iter().map(|r| clock.wall_ns(r.at_ns)).collect();
-            let mut due = pacer::start(clock.start, due).map_err(LiveError::Driver)?;
-            let shared = Rc::clone(&shared);
-            tokio::task::spawn_local(async move {
-                while let Some(seq) = due.recv().await {
-                    let due_ns = shared.requests[seq].at_ns;
-                    tokio::task::spawn_local(one(Rc::clone(&shared), seq, Some(due_ns), send.clone()));
-                }
-            });
-        }
-        Pacing::Closed { concurrency } => {
-            let shared = Rc::clone(&shared);
-            tokio::task::spawn_local(async move {
-                let permits = Arc::new(Semaphore::new(concurrency as usize));
-                for seq in 0..total {
-                    let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-                    let (shared, send) = (Rc::clone(&shared), send.clone());
-                    tokio::task::spawn_local(async move {
-                        one(shared, seq, None, send).await;
-                        drop(permit);
-                    });
-                }
-            });
-        }
-    }
-    let mut driven = Driven { records: Vec::with_capacity(total), itl_ns: crate::run::latency_histogram() };
-    while let Some(answer) = answers.recv().await {
-        for (gap_ns, tokens) in answer.gaps_ns {
-            driven.itl_ns.saturating_record_n(gap_ns, tokens);
-        }
-        driven.records.push(answer.record);
-        progress(driven.records.len() as u64);
-    }
-    driven.records.sort_by_key(|record| record.seq);
-    Ok(driven)
+    requests: Arc<[PlannedRequest]>,
+    clock: WallClock,
+    timeout: Duration,
 }
 
-async fn one(shared: Rc<Shared>, seq: usize, due_ns: Option<u64>, send: mpsc::Sender<Answer>) {
-    let planned = &shared.requests[seq];
-    let mut answer = Answer::begin(planned, due_ns, shared.clock.now_ns());
-    let exchange = request::exchange(&shared.client, &shared.target, planned, shared.clock, &mut answer);
-    let outcome = match tokio::time::timeout(REQUEST_TIMEOUT, exchange).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(format!("no end within {REQUEST_TIMEOUT:?}")),
-    };
-    answer.record.last_ns = shared.clock.now_ns();
-    if let Err(error) = outcome {
-        answer.record.error = error;
+impl Driver {
+    fn new(target: Uri, requests: Vec<PlannedRequest>, speed: f64) -> Rc<Self> {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        let client =
+            Client::builder(TokioExecutor::new()).pool_max_idle_per_host(usize::MAX).build(connector);
+        let timeout = REQUEST_TIMEOUT.div_f64(speed.min(1.0));
+        Rc::new(Self { client, target, requests: requests.into(), clock: WallClock::new(speed), timeout })
     }
-    let _ = send.send(answer).await;
+
+    /// Starts to send; the returned queue holds every answer that can ever come, so that no task waits for the
+    /// collector.
+    fn offer(self: &Rc<Self>, pacing: Pacing) -> std::io::Result<mpsc::Receiver<Answer>> {
+        let (send, answers) = mpsc::channel(self.requests.len().max(1));
+        let driver = Rc::clone(self);
+        match pacing {
+            Pacing::Open => {
+                let deadlines_ns = self.requests.iter().map(|r| self.clock.wall_ns(r.at_ns)).collect();
+                let due = pacer::start(self.clock.start, Arc::clone(&self.requests), deadlines_ns)?;
+                tokio::task::spawn_local(driver.offer_when_due(due, send));
+            }
+            Pacing::Closed { concurrency } => {
+                tokio::task::spawn_local(driver.offer_one_for_one(concurrency, send));
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn offer_when_due(self: Rc<Self>, mut due: mpsc::Receiver<Due>, send: mpsc::Sender<Answer>) {
+        while let Some(Due { seq, body }) = due.recv().await {
+            let answer =
+                Answer::begin(&self.requests[seq], Some(self.requests[seq].at_ns), self.clock.now_ns());
+            let (driver, send) = (Rc::clone(&self), send.clone());
+            tokio::task::spawn_local(async move {
+                let _ = send.send(driver.one(answer, seq, body).await).await;
+            });
+        }
+    }
+
+    async fn offer_one_for_one(self: Rc<Self>, concurrency: u32, send: mpsc::Sender<Answer>) {
+        let permits = Arc::new(Semaphore::new(concurrency as usize));
+        for seq in 0..self.requests.len() {
+            let body = request::body(&self.requests[seq]);
+            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+            let answer = Answer::begin(&self.requests[seq], None, self.clock.now_ns());
+            let (driver, send) = (Rc::clone(&self), send.clone());
+            tokio::task::spawn_local(async move {
+                let _ = send.send(driver.one(answer, seq, body).await).await;
+                drop(permit);
+            });
+        }
+    }
+
+    async fn one(&self, mut answer: Answer, seq: usize, body: bytes::Bytes) -> Answer {
+        let group = self.requests[seq].group;
+        let exchange = request::exchange(&self.client, &self.target, group, body, self.clock, &mut answer);
+        let outcome = match tokio::time::timeout(self.timeout, exchange).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(format!("no end within {:?}", self.timeout)),
+        };
+        answer.record.last_ns = self.clock.now_ns();
+        if let Err(error) = outcome {
+            answer.record.error = error;
+        }
+        answer
+    }
+
+    /// Takes in the answers until all are there or the cluster is dead.
+    async fn collect(
+        &self,
+        mut answers: mpsc::Receiver<Answer>,
+        is_alive: &mut dyn FnMut() -> bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Driven {
+        let mut got = Collected::new(self.requests.len());
+        let mut pulse = tokio::time::interval(PULSE);
+        loop {
+            tokio::select! {
+                answer = answers.recv() => match answer {
+                    Some(answer) => progress(got.take(answer)),
+                    None => break,
+                },
+                _ = pulse.tick() => if is_alive() {
+                    progress(got.count);
+                } else {
+                    let last_words = async {
+                        while let Some(answer) = answers.recv().await {
+                            got.take(answer);
+                        }
+                    };
+                    let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
+                    break;
+                },
+            }
+        }
+        got.finish(&self.requests, self.clock.now_ns())
+    }
+}
+
+/// The answers so far, by place.
+struct Collected {
+    records: Vec<Option<RequestRecord>>,
+    count: u64,
+    itl_ns: Histogram<u64>,
+}
+
+impl Collected {
+    fn new(requests: usize) -> Self {
+        Self { records: vec![None; requests], count: 0, itl_ns: crate::run::latency_histogram() }
+    }
+
+    /// Takes in an answer and says how many there are.
+    fn take(&mut self, answer: Answer) -> u64 {
+        if answer.record.succeeded() {
+            for (gap_ns, tokens) in answer.gaps_ns {
+                self.itl_ns.saturating_record_n(gap_ns, tokens);
+            }
+        }
+        let place = answer.record.seq as usize;
+        self.records[place] = Some(answer.record);
+        self.count += 1;
+        self.count
+    }
+
+    /// All records; a request without an answer was given up when the cluster died.
+    fn finish(self, requests: &[PlannedRequest], now_ns: u64) -> Driven {
+        let given_up = |planned: &PlannedRequest| {
+            let at_ns = planned.at_ns.min(now_ns);
+            let mut record = RequestRecord::sent(planned.seq, planned.group, at_ns, at_ns);
+            record.error = "given up: the cluster had died".to_owned();
+            record
+        };
+        let records = self.records.into_iter().zip(requests);
+        let records = records.map(|(record, planned)| record.unwrap_or_else(|| given_up(planned))).collect();
+        Driven { records, itl_ns: self.itl_ns }
+    }
 }

@@ -8,8 +8,10 @@ mod cluster;
 mod drive;
 mod pacer;
 mod request;
+#[cfg(test)]
+mod tests;
 
-pub use child::{ROUTER_ROLE, WORKER_ROLE};
+pub use child::{ROUTER_ROLE, WORKER_ROLE, end_all_children};
 
 use crate::run::Run;
 use crate::scenario::Cell;
@@ -51,9 +53,15 @@ pub fn run(cell: &Cell, seed: u64, progress: &mut dyn FnMut(u64)) -> Result<Live
     let plan = workload::plan(&cell.scenario, seed);
     let mut cluster = cluster::Cluster::start(cell, seed)?;
     let cpu_before_us = cluster.router.cpu_us();
-    let driven = drive::drive(&cluster.router_url, plan, cell.scenario.fleet.speed, progress)?;
+    let url = cluster.router_url.clone();
+    let mut death = None;
+    let mut is_alive = || {
+        death = death.take().or_else(|| cluster.death());
+        death.is_none()
+    };
+    let driven = drive::drive(&url, plan, cell.scenario.fleet.speed, &mut is_alive, progress)?;
+    is_alive();
     let cpu_us = cluster.router.cpu_us().zip(cpu_before_us).map(|(after, before)| after - before);
-    let death = cluster.death();
     let requests = driven.records.len().max(1) as f64;
     let mut run = Run::of(cell, seed, driven.records, driven.itl_ns);
     run.router_cpu_us_per_request = cpu_us.map(|us| us / requests);

@@ -105,26 +105,33 @@ impl Answer {
     }
 }
 
-/// Sends `planned` and reads its answer to the end into `answer`.
+/// The body that asks for `planned`.
+pub(super) fn body(planned: &PlannedRequest) -> Bytes {
+    let body = json!({
+        "text": tokenizer::decode(&planned.tokens()),
+        "sampling_params": {"max_new_tokens": planned.output_tokens, "ignore_eos": true, "temperature": 0},
+        "stream": true,
+    });
+    Bytes::from(body.to_string())
+}
+
+/// Sends `body` and reads its answer to the end into `answer`. The prefix group is the routing key.
 ///
 /// # Errors
 /// What went wrong, in words fit for the record.
 pub(super) async fn exchange(
     client: &HttpClient,
     target: &Uri,
-    planned: &PlannedRequest,
+    group: Option<u32>,
+    body: Bytes,
     clock: WallClock,
     answer: &mut Answer,
 ) -> Result<(), String> {
-    let body = json!({
-        "text": tokenizer::decode(&planned.tokens()),
-        "sampling_params": {"max_new_tokens": planned.output_tokens, "ignore_eos": true, "temperature": 0},
-        "stream": true,
-    });
-    let request = Request::post(target.clone())
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::new(Bytes::from(body.to_string())))
-        .map_err(|e| e.to_string())?;
+    let mut request = Request::post(target.clone()).header(header::CONTENT_TYPE, "application/json");
+    if let Some(group) = group {
+        request = request.header("x-smg-routing-key", group);
+    }
+    let request = request.body(Full::new(body)).map_err(|e| e.to_string())?;
     let response = client.request(request).await.map_err(|e| with_causes(&e))?;
     answer.record.status = response.status().as_u16();
     answer.read_decision(response.headers());

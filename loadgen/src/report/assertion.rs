@@ -8,12 +8,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::format::figure;
 use super::metric::Metric;
 use super::summary::RunSummary;
-use super::variant::{Variant, comparable, label, variants, worlds};
-use crate::run::World;
+use super::variant::{Variant, comparable, label, plain, variants, worlds};
+use crate::run::{Params, World};
 
 /// How the measured figure must compare with the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +102,7 @@ pub struct Assertion {
     op: Op,
     value: f64,
     versus: Option<String>,
+    params: Params,
 }
 
 impl Assertion {
@@ -123,7 +125,29 @@ impl Assertion {
             return Err(AssertionError::Value { given: value });
         }
         let (policy, versus) = (policy.to_owned(), versus.map(str::to_owned));
-        Ok(Self { metric, policy, mode, op: op.parse()?, value, versus })
+        Ok(Self { metric, policy, mode, op: op.parse()?, value, versus, params: Params::new() })
+    }
+
+    /// The same claim about those variants only that have these values.
+    #[must_use]
+    pub fn where_params(self, params: Params) -> Self {
+        Self { params, ..self }
+    }
+
+    /// Whether it is about this variant.
+    fn covers(&self, variant: &Variant<'_>) -> bool {
+        let same = |(name, wanted): (&String, &Value)| {
+            variant.params.get(name).is_some_and(|value| equal(value, wanted))
+        };
+        self.mode.is_none_or(|mode| mode == variant.world)
+            && self.policy == variant.policy
+            && self.params.iter().all(same)
+    }
+
+    /// What it is about, in words.
+    fn subject(&self) -> String {
+        let words = self.params.iter().map(|(name, value)| format!(" {name}={}", plain(Some(value))));
+        format!("{}{}", self.policy, words.collect::<String>())
     }
 
     /// The policy it is about.
@@ -160,6 +184,11 @@ impl Assertion {
         };
         AssertOutcome { verdict, claim, finding, measured }
     }
+}
+
+/// Whether two values are the same; numbers are, however they were written.
+fn equal(a: &Value, b: &Value) -> bool {
+    a == b || a.as_f64().is_some_and(|number| Some(number) == b.as_f64())
 }
 
 /// The figure rounded for reading, unless rounding would make it look like the bound it misses.
@@ -225,11 +254,9 @@ fn check(assertion: &Assertion, variants: &[Variant<'_>]) -> Vec<AssertOutcome> 
     if assertion.mode.is_some_and(|mode| !variants.is_empty() && !worlds(variants).contains(&mode)) {
         return nothing(Measured::WorldNotRun);
     }
-    let in_mode = |v: &&Variant<'_>| assertion.mode.is_none_or(|mode| mode == v.world);
-    let mine: Vec<&Variant<'_>> =
-        variants.iter().filter(in_mode).filter(|v| v.policy == assertion.policy).collect();
+    let mine: Vec<&Variant<'_>> = variants.iter().filter(|v| assertion.covers(v)).collect();
     if mine.is_empty() {
-        return nothing(Measured::Missing(format!("no run of policy `{}`", assertion.policy)));
+        return nothing(Measured::Missing(format!("no run of policy `{}`", assertion.subject())));
     }
     mine.into_iter().flat_map(|variant| check_variant(assertion, variants, variant)).collect()
 }
@@ -356,6 +383,25 @@ mod tests {
         let measured: Vec<Option<f64>> = outcomes.iter().map(|o| o.measured).collect();
         assert_eq!(measured, [Some(2.0), Some(1.2)]);
         assert_eq!(outcomes.iter().filter(|o| o.failed()).count(), 1);
+    }
+
+    #[test]
+    fn a_claim_about_one_setting_is_checked_there_only() {
+        let with = |cached, page: u64| {
+            let mut summary = summary("cache_aware", cached, 1);
+            summary.params.insert("fleet.page".into(), json!(page));
+            summary
+        };
+        let runs = [with(80, 1), with(60, 64)];
+        let claim = |page: Value| {
+            let params = Params::from([("fleet.page".to_owned(), page)]);
+            evaluate(&[claim("cache_aware", ">=", 0.7, None).where_params(params)], &runs)
+        };
+        let measured = |outcomes: Vec<AssertOutcome>| outcomes.iter().map(|o| o.measured).collect::<Vec<_>>();
+        assert_eq!(measured(claim(json!(1))), [Some(0.8)]);
+        assert_eq!(measured(claim(json!(64.0))), [Some(0.6)], "a number, however it is written");
+        let missing = &claim(json!(16))[0];
+        assert!(missing.failed() && missing.finding == "no run of policy `cache_aware fleet.page=16`");
     }
 
     #[test]

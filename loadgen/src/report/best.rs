@@ -7,9 +7,6 @@ use super::metric::{Better, Metric};
 use super::variant::{Variant, comparable};
 use crate::run::World;
 
-/// The policy the others are compared with where it was run.
-pub(super) const BASELINE: &str = "round_robin";
-
 /// Throughputs within this share of the highest count as equal.
 const NEAR: f64 = 0.02;
 
@@ -38,9 +35,18 @@ fn throughput(variant: &Variant<'_>) -> f64 {
     variant.median("input_tok_s").unwrap_or(0.0)
 }
 
-/// The variant of `round_robin` that differs from this one in nothing both of them set.
+/// The policy the others of a world are compared with: the first one, in the scenario's order. `None` where there is
+/// no other.
+pub(super) fn baseline_policy<'a>(variants: &[Variant<'a>], world: World) -> Option<&'a str> {
+    let mut policies = variants.iter().filter(|v| v.world == world).map(|v| v.policy);
+    let first = policies.next()?;
+    policies.any(|policy| policy != first).then_some(first)
+}
+
+/// The baseline's variant that differs from this one in nothing both of them set.
 pub(super) fn baseline<'a, 'b>(variants: &'a [Variant<'b>], of: &Variant<'_>) -> Option<&'a Variant<'b>> {
-    variants.iter().find(|v| v.policy == BASELINE && comparable(v, of))
+    let policy = baseline_policy(variants, of.world)?;
+    variants.iter().find(|v| v.policy == policy && comparable(v, of))
 }
 
 /// How many times the baseline's throughput a variant has.
@@ -93,6 +99,17 @@ mod tests {
         assert_eq!(best_of(&[summary("a", 5, 1000), summary("b", 500, 990)]), Some("a"));
         assert_eq!(best_of(&[summary("a", 5, 1000)]), None, "no choice");
         assert_eq!(best_of(&[summary("a", 0, 0), summary("b", 0, 0)]), None, "no throughput");
+    }
+
+    #[test]
+    fn the_first_policy_is_what_others_are_compared_with() {
+        let summaries = [summary("b", 5, 1000), summary("round_robin", 5, 500), summary("b", 5, 1000)];
+        let variants = variants(&summaries);
+        assert_eq!(baseline_policy(&variants, World::Virtual), Some("b"));
+        assert_eq!(baseline_policy(&variants, World::Live), None, "nothing ran there");
+        assert_eq!(speedup(&variants, &variants[1]), Some(2.0));
+        assert_eq!(baseline_policy(&variants[..1], World::Virtual), None, "nothing to compare");
+        assert_eq!(speedup(&variants[..1], &variants[0]), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::Number;
 
-use super::summary::RunSummary;
+use super::summary::{Quantiles, RunSummary};
 
 /// Which direction is an improvement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Better {
 }
 
 /// One figure of a run.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Metric {
     /// Its path in `summary.json`, for example `hit_rate` or `ttft_ms.p50`; also its name in asserts and its column in
     /// `summary.csv`.
@@ -25,23 +25,32 @@ pub struct Metric {
     pub unit: &'static str,
     /// Which direction is an improvement.
     pub better: Better,
-    /// What it means, in one sentence.
+    /// What it means, in one sentence; the figures of one distribution share it.
     pub definition: &'static str,
-    get: fn(&RunSummary) -> Option<Number>,
+    get: Get,
+}
+
+/// How a figure is read off a summary.
+#[derive(Debug, Clone, Copy)]
+enum Get {
+    Alone(fn(&RunSummary) -> Option<Number>),
+    OfDistribution(fn(&RunSummary) -> &Quantiles, fn(&Quantiles) -> Option<f64>),
 }
 
 impl Metric {
-    /// The metric of that name. `ttft_ms_p50` is understood as `ttft_ms.p50`.
+    /// The metric of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
-        let same = |m: &&Metric| m.name == name || m.name.replace('.', "_") == name;
-        METRICS.iter().find(same)
+        METRICS.iter().find(|metric| metric.name == name)
     }
 
     /// The figure as a number that prints as it does in `summary.json`; `None` where it was not measured.
     #[must_use]
     pub fn number(&self, summary: &RunSummary) -> Option<Number> {
-        (self.get)(summary)
+        match self.get {
+            Get::Alone(get) => get(summary),
+            Get::OfDistribution(distribution, figure) => figure(distribution(summary)).and_then(real),
+        }
     }
 
     /// The figure; `None` where it was not measured.
@@ -66,13 +75,75 @@ const fn row(
     get: fn(&RunSummary) -> Option<Number>,
     definition: &'static str,
 ) -> Metric {
-    Metric { name, unit, better, definition, get }
+    Metric { name, unit, better, definition, get: Get::Alone(get) }
+}
+
+/// The four figures of a distribution in milliseconds; `names` are those of its mean, p50, p90 and p99.
+const fn distribution(
+    names: [&'static str; 4],
+    get: fn(&RunSummary) -> &Quantiles,
+    definition: &'static str,
+) -> [Metric; 4] {
+    let [mean, p50, p90, p99] = names;
+    [
+        of_distribution(mean, get, |q| q.mean, definition),
+        of_distribution(p50, get, |q| q.p50, definition),
+        of_distribution(p90, get, |q| q.p90, definition),
+        of_distribution(p99, get, |q| q.p99, definition),
+    ]
+}
+
+const fn of_distribution(
+    name: &'static str,
+    get: fn(&RunSummary) -> &Quantiles,
+    figure: fn(&Quantiles) -> Option<f64>,
+    definition: &'static str,
+) -> Metric {
+    let get = Get::OfDistribution(get, figure);
+    Metric { name, unit: "ms", better: Better::Lower, definition, get }
 }
 
 use Better::{Higher, Lower, Neither};
 
 /// Every figure of a run, in the order of `summary.json`.
-pub const METRICS: &[Metric] = &[
+pub const METRICS: &[Metric] = &joined::<{ length(PARTS) }>(PARTS);
+
+const PARTS: &[&[Metric]] = &[
+    TOTALS,
+    &distribution(
+        ["ttft_ms.mean", "ttft_ms.p50", "ttft_ms.p90", "ttft_ms.p99"],
+        |s| &s.ttft_ms,
+        "Time to first token, from the intended send.",
+    ),
+    &distribution(
+        ["tpot_ms.mean", "tpot_ms.p50", "tpot_ms.p90", "tpot_ms.p99"],
+        |s| &s.tpot_ms,
+        "Time per output token after the first, one mean per request; replies of one token have none.",
+    ),
+    &distribution(
+        ["itl_ms.mean", "itl_ms.p50", "itl_ms.p90", "itl_ms.p99"],
+        |s| &s.itl_ms,
+        "Gap between consecutive tokens at the client, over all gaps of the requests that succeeded. Live tokens that come in one SSE frame share its gap evenly, so a live figure with stream_interval > 1 is smoothed.",
+    ),
+    &distribution(
+        ["e2e_ms.mean", "e2e_ms.p50", "e2e_ms.p90", "e2e_ms.p99"],
+        |s| &s.e2e_ms,
+        "Intended send to last byte.",
+    ),
+    OUTCOMES,
+    &distribution(
+        ["send_lag_ms.mean", "send_lag_ms.p50", "send_lag_ms.p90", "send_lag_ms.p99"],
+        |s| &s.send_lag_ms,
+        "Intended send to actual send: how far the generator was behind its schedule. Part of ttft_ms and e2e_ms.",
+    ),
+    &distribution(
+        ["service_ttft_ms.mean", "service_ttft_ms.p50", "service_ttft_ms.p90", "service_ttft_ms.p99"],
+        |s| &s.service_ttft_ms,
+        "Time to first token, from the actual send: what the cluster took, without the generator's lag.",
+    ),
+];
+
+const TOTALS: &[Metric] = &[
     row("requests", "", Neither, |s| count(s.requests), "Requests of the run, failed ones too."),
     row(
         "failed",
@@ -137,112 +208,9 @@ pub const METRICS: &[Metric] = &[
         |s| real(s.output_tok_s),
         "Output tokens of successful requests per second of makespan.",
     ),
-    row(
-        "ttft_ms.mean",
-        "ms",
-        Lower,
-        |s| s.ttft_ms.mean.and_then(real),
-        "Time to first token, from the intended send. Arithmetic mean.",
-    ),
-    row(
-        "ttft_ms.p50",
-        "ms",
-        Lower,
-        |s| s.ttft_ms.p50.and_then(real),
-        "Time to first token, from the intended send. Median.",
-    ),
-    row(
-        "ttft_ms.p90",
-        "ms",
-        Lower,
-        |s| s.ttft_ms.p90.and_then(real),
-        "Time to first token, from the intended send. 90th percentile.",
-    ),
-    row(
-        "ttft_ms.p99",
-        "ms",
-        Lower,
-        |s| s.ttft_ms.p99.and_then(real),
-        "Time to first token, from the intended send. 99th percentile.",
-    ),
-    row(
-        "tpot_ms.mean",
-        "ms",
-        Lower,
-        |s| s.tpot_ms.mean.and_then(real),
-        "Time per output token after the first, one mean per request; replies of one token have none. Arithmetic mean.",
-    ),
-    row(
-        "tpot_ms.p50",
-        "ms",
-        Lower,
-        |s| s.tpot_ms.p50.and_then(real),
-        "Time per output token after the first, one mean per request; replies of one token have none. Median.",
-    ),
-    row(
-        "tpot_ms.p90",
-        "ms",
-        Lower,
-        |s| s.tpot_ms.p90.and_then(real),
-        "Time per output token after the first, one mean per request; replies of one token have none. 90th percentile.",
-    ),
-    row(
-        "tpot_ms.p99",
-        "ms",
-        Lower,
-        |s| s.tpot_ms.p99.and_then(real),
-        "Time per output token after the first, one mean per request; replies of one token have none. 99th percentile.",
-    ),
-    row(
-        "itl_ms.mean",
-        "ms",
-        Lower,
-        |s| s.itl_ms.mean.and_then(real),
-        "Gap between consecutive tokens at the client, over all gaps of all requests; tokens that come in one frame share its gap (live, by stream_interval). Arithmetic mean.",
-    ),
-    row(
-        "itl_ms.p50",
-        "ms",
-        Lower,
-        |s| s.itl_ms.p50.and_then(real),
-        "Gap between consecutive tokens at the client, over all gaps of all requests. Median.",
-    ),
-    row(
-        "itl_ms.p90",
-        "ms",
-        Lower,
-        |s| s.itl_ms.p90.and_then(real),
-        "Gap between consecutive tokens at the client, over all gaps of all requests. 90th percentile.",
-    ),
-    row(
-        "itl_ms.p99",
-        "ms",
-        Lower,
-        |s| s.itl_ms.p99.and_then(real),
-        "Gap between consecutive tokens at the client, over all gaps of all requests. 99th percentile.",
-    ),
-    row(
-        "e2e_ms.mean",
-        "ms",
-        Lower,
-        |s| s.e2e_ms.mean.and_then(real),
-        "Intended send to last byte. Arithmetic mean.",
-    ),
-    row("e2e_ms.p50", "ms", Lower, |s| s.e2e_ms.p50.and_then(real), "Intended send to last byte. Median."),
-    row(
-        "e2e_ms.p90",
-        "ms",
-        Lower,
-        |s| s.e2e_ms.p90.and_then(real),
-        "Intended send to last byte. 90th percentile.",
-    ),
-    row(
-        "e2e_ms.p99",
-        "ms",
-        Lower,
-        |s| s.e2e_ms.p99.and_then(real),
-        "Intended send to last byte. 99th percentile.",
-    ),
+];
+
+const OUTCOMES: &[Metric] = &[
     row(
         "slo_attainment",
         "share",
@@ -265,6 +233,31 @@ pub const METRICS: &[Metric] = &[
         "CPU time of the router process per request, user and system; live only.",
     ),
 ];
+
+/// How many metrics some parts have together.
+const fn length(parts: &[&[Metric]]) -> usize {
+    let (mut length, mut part) = (0, 0);
+    while part < parts.len() {
+        length += parts[part].len();
+        part += 1;
+    }
+    length
+}
+
+/// The `N` metrics of some parts, one after the other.
+const fn joined<const N: usize>(parts: &[&[Metric]]) -> [Metric; N] {
+    let mut all = [parts[0][0]; N];
+    let (mut to, mut part) = (0, 0);
+    while part < parts.len() {
+        let mut from = 0;
+        while from < parts[part].len() {
+            all[to] = parts[part][from];
+            (to, from) = (to + 1, from + 1);
+        }
+        part += 1;
+    }
+    all
+}
 
 #[cfg(test)]
 mod tests {
@@ -293,9 +286,23 @@ mod tests {
     }
 
     #[test]
-    fn names_are_paths_and_underscores_are_forgiven() {
-        assert_eq!(Metric::named("ttft_ms_p50").map(|m| m.name), Some("ttft_ms.p50"));
+    fn names_are_paths_and_nothing_else() {
+        assert_eq!(Metric::named("ttft_ms.p50").map(|m| m.name), Some("ttft_ms.p50"));
         assert_eq!(Metric::named("hit_rate").map(|m| m.name), Some("hit_rate"));
-        assert!(Metric::named("speed").is_none());
+        for unknown in ["ttft_ms_p50", "ttft_ms", "speed"] {
+            assert!(Metric::named(unknown).is_none(), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_figure_is_the_one_of_the_summary() {
+        let only = record(0).tokens(100, 30, 11).sent_ms(1, 4).first_ms(9).last_ms(29).worker(0).build();
+        let summary = RunSummary::of(&run("random", vec![only]), None);
+        let fields = serde_json::to_value(&summary).unwrap();
+        for metric in METRICS {
+            let path = format!("/{}", metric.name.replace('.', "/"));
+            let number = metric.number(&summary).map_or(serde_json::Value::Null, Into::into);
+            assert_eq!(fields.pointer(&path), Some(&number), "{}", metric.name);
+        }
     }
 }

@@ -28,5 +28,5 @@ pub use assertion::{AssertOutcome, Assertion, AssertionError, Op, Verdict, evalu
 pub use experiment::{About, Experiment};
 pub use files::{ReportError, prepare, write};
 pub use metric::{Better, METRICS, Metric};
-pub use summary::{Quantiles, RunSummary, Slo};
+pub use summary::{Quantiles, RunSummary, Slo, hit_rate};
 pub use table::{Glyphs, table};

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_have_the_columns_of_the_contract() {
+    fn requests_have_the_documented_columns() {
         let full = record(0).group(3).sent_ms(1, 2).first_ms(5).last_ms(9).worker(1).reason("hit");
         let mut only = run(
             "cache_aware",
@@ -145,6 +145,7 @@ mod tests {
         assert_eq!(row["hit_rate"].parse::<f64>().unwrap(), json["hit_rate"].as_f64().unwrap());
         assert_eq!(row["e2e_ms.p99"], json["e2e_ms"]["p99"].to_string());
         assert_eq!((row["policy"], row["slo_attainment"]), ("random", ""));
-        assert_eq!(row.len(), 33);
+        assert_eq!(row.len(), 41);
+        assert_eq!((row["send_lag_ms.p99"], row["service_ttft_ms.p50"]), ("0.0", "0.0"));
     }
 }

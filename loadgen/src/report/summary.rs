@@ -59,6 +59,8 @@ pub struct RunSummary {
     pub slo_attainment: Option<f64>,
     pub imbalance: Option<f64>,
     pub router_cpu_us_per_request: Option<f64>,
+    pub send_lag_ms: Quantiles,
+    pub service_ttft_ms: Quantiles,
 }
 
 impl RunSummary {
@@ -67,7 +69,6 @@ impl RunSummary {
     pub fn of(run: &Run, slo: Option<Slo>) -> Self {
         let records = &run.records;
         let good: Vec<&RequestRecord> = records.iter().filter(|r| r.succeeded()).collect();
-        let later = records[records.len() / 2..].iter().filter(|r| r.succeeded());
         let prompt_tokens = good.iter().map(|r| r.prompt_tokens).sum();
         let output_tokens: u64 = good.iter().map(|r| r.output_tokens).sum();
         let makespan_s = makespan_ns(records) as f64 / 1e9;
@@ -81,8 +82,8 @@ impl RunSummary {
             makespan_s,
             prompt_tokens,
             cached_tokens: good.iter().map(|r| r.cached_tokens).sum(),
-            hit_rate: hit_rate(good.iter().copied()),
-            hit_rate_last_half: hit_rate(later),
+            hit_rate: hit_rate(records),
+            hit_rate_last_half: hit_rate(&records[records.len() / 2..]),
             predicted_hit_rate: predicted_hit_rate(&good),
             input_tok_s: ratio(prompt_tokens as f64, makespan_s),
             output_tok_s: ratio(output_tokens as f64, makespan_s),
@@ -93,6 +94,8 @@ impl RunSummary {
             slo_attainment: slo.map(|slo| attainment(records, slo)),
             imbalance: imbalance(&good, run.workers),
             router_cpu_us_per_request: run.router_cpu_us_per_request,
+            send_lag_ms: Quantiles::of(good.iter().map(|r| r.sent_ns.saturating_sub(r.intended_ns) as f64)),
+            service_ttft_ms: Quantiles::of(good.iter().filter_map(|r| service_ttft_ns(r))),
         }
     }
 }
@@ -134,9 +137,16 @@ fn makespan_ns(records: &[RequestRecord]) -> u64 {
     end.saturating_sub(start)
 }
 
-/// Share of prompt tokens that came from the cache.
-pub(super) fn hit_rate<'a>(records: impl Iterator<Item = &'a RequestRecord>) -> f64 {
-    let (cached, prompt) = records.fold((0, 0), |(c, p), r| (c + r.cached_tokens, p + r.prompt_tokens));
+/// First token from the actual send: waiting for a late generator does not count.
+fn service_ttft_ns(record: &RequestRecord) -> Option<f64> {
+    Some(record.first_ns?.saturating_sub(record.sent_ns) as f64)
+}
+
+/// Share of the prompt tokens of the requests that succeeded which came from the cache; 0 of no tokens.
+#[must_use]
+pub fn hit_rate(records: &[RequestRecord]) -> f64 {
+    let good = records.iter().filter(|r| r.succeeded());
+    let (cached, prompt) = good.fold((0, 0), |(c, p), r| (c + r.cached_tokens, p + r.prompt_tokens));
     ratio(cached as f64, prompt as f64)
 }
 
@@ -236,7 +246,11 @@ mod tests {
             "slo_attainment": 0.25,
             // Worker 0: 110 + 211 tokens, worker 1: 101, worker 2: none.
             "imbalance": 321.0 * 3.0 / 422.0,
-            "router_cpu_us_per_request": null
+            "router_cpu_us_per_request": null,
+            // Only the first was sent late, by 1 ms.
+            "send_lag_ms": {"mean": 1.0 / 3.0, "p50": 0.0, "p90": 0.8, "p99": 0.98},
+            // 49, 200, 30 ms from the actual send.
+            "service_ttft_ms": {"mean": 93.0, "p50": 49.0, "p90": 169.8, "p99": 196.98}
         });
         for (key, want) in expected.as_object().unwrap() {
             close(key, &summary[key], want);
@@ -255,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_come_in_the_order_of_the_contract() {
+    fn fields_come_in_the_documented_order() {
         let text = serde_json::to_string(&RunSummary::of(&small(), Some(SLO))).unwrap();
         let order = [
             "mode",
@@ -279,6 +293,8 @@ mod tests {
             "slo_attainment",
             "imbalance",
             "router_cpu_us_per_request",
+            "send_lag_ms",
+            "service_ttft_ms",
         ];
         let places: Vec<usize> = order.iter().map(|key| text.find(&format!("\"{key}\":")).unwrap()).collect();
         assert!(places.is_sorted(), "{text}");

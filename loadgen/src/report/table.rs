@@ -3,7 +3,7 @@
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle};
 
 use super::assertion::{AssertOutcome, Verdict};
-use super::best::{BASELINE, RULE, best, best_text, speedup};
+use super::best::{RULE, baseline_policy, best, best_text, speedup};
 use super::experiment::Experiment;
 use super::format::{grouped, milliseconds, percent, trimmed};
 use super::metric::Metric;
@@ -46,12 +46,7 @@ pub fn table(experiment: &Experiment, glyphs: Glyphs) -> String {
         out.push_str(&world_table(&variants, world, glyphs));
         out.push_str("\n\n");
     }
-    let mark = if glyphs == Glyphs::Unicode { "▸" } else { ">" };
-    if worlds(&variants).into_iter().any(|world| best(&variants, world).is_some()) {
-        out.push_str(&format!(
-            "{mark} best: {RULE}\n* best of its column; vs. r. r.: throughput relative to {BASELINE}\n"
-        ));
-    }
+    out.push_str(&legend(&variants, glyphs));
     out.push_str(&verdicts(experiment.outcomes()));
     out
 }
@@ -62,20 +57,32 @@ fn heading(experiment: &Experiment, variants: &[Variant<'_>], world: World) -> S
     format!("{}, {}, {over}\n", experiment.about().name, world.label())
 }
 
+/// What the marks mean; empty where nothing is marked.
+fn legend(variants: &[Variant<'_>], glyphs: Glyphs) -> String {
+    let worlds = worlds(variants);
+    if !worlds.iter().any(|world| best(variants, *world).is_some()) {
+        return String::new();
+    }
+    let mark = if glyphs == Glyphs::Unicode { "▸" } else { ">" };
+    let compared = worlds.iter().any(|world| baseline_policy(variants, *world).is_some());
+    let ratio = if compared { "; vs.: throughput relative to the first policy's" } else { "" };
+    format!("{mark} best: {RULE}\n* best of its column{ratio}\n")
+}
+
 fn world_table(variants: &[Variant<'_>], world: World, glyphs: Glyphs) -> String {
     let mine: Vec<&Variant<'_>> = variants.iter().filter(|v| v.world == world).collect();
-    let compared = mine.iter().any(|v| speedup(variants, v).is_some());
+    let baseline = baseline_policy(variants, world);
     let champion = best(variants, world).map(|place| &variants[place]);
     let mut table = Table::new();
     table
         .load_style(lines(glyphs))
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(WIDTH)
-        .set_header(header(compared));
+        .set_header(header(baseline));
     for variant in mine {
         let first = champion.is_some_and(|c| std::ptr::eq(c, variant));
         let mut cells = vec![Cell::new(name(variants, variant, first, glyphs))];
-        cells.extend(figures(variants, variant, compared).into_iter().map(right));
+        cells.extend(figures(variants, variant, baseline.is_some()).into_iter().map(right));
         table.add_row(cells);
     }
     for (place, column) in table.column_iter_mut().enumerate() {
@@ -98,15 +105,15 @@ fn right(text: String) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
-fn header(compared: bool) -> Vec<Cell> {
+fn header(baseline: Option<&str>) -> Vec<Cell> {
     let mut cells = vec![Cell::new("policy")];
     // The marks of best figures stand right of the digits, so headings end one column earlier.
     let padded =
         |text: &str| right(text.lines().map(|line| format!("{line} ")).collect::<Vec<_>>().join("\n"));
     for (place, (heading, ..)) in COLUMNS.iter().enumerate() {
         cells.push(padded(heading));
-        if place == 0 && compared {
-            cells.push(padded("vs.\nr. r."));
+        if let Some(policy) = baseline.filter(|_| place == 0) {
+            cells.push(padded(&format!("vs. {}", policy.replace('_', "_\n"))));
         }
     }
     cells
@@ -187,7 +194,16 @@ mod tests {
         let words: Vec<&str> = line("> cache_aware").split_whitespace().collect();
         assert_eq!(words[..5], [">", "cache_aware", "1,234,568*", "2.00", "81.0*"]);
         assert!(line("  round_robin").contains(" 1.00 "));
+        assert!(line("policy").contains("vs. round_"), "{text}");
         assert!(text.is_ascii(), "{text}");
+    }
+
+    #[test]
+    fn a_lone_policy_is_compared_with_nothing() {
+        let mut runs = vec![one("cache_aware", 0, 20_000), one("cache_aware", 0, 10_000)];
+        runs[1].params.insert("fleet.page".into(), json!(16));
+        let text = table(&experiment(runs, &[]), Glyphs::Ascii);
+        assert!(text.contains("> best") && !text.contains("vs."), "{text}");
     }
 
     #[test]

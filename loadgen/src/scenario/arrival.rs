@@ -5,7 +5,8 @@ use super::error::ScenarioError;
 use super::section::{Field, Kind, Section};
 use super::workload::Workload;
 
-const KINDS: &[Kind] = &[
+/// The kinds of `[arrival]` and the keys of each.
+pub(super) const KINDS: &[Kind] = &[
     ("burst", &["over"]),
     ("poisson", &["rate"]),
     ("constant", &["rate"]),

@@ -7,21 +7,12 @@ use simworker_core::{ConfigError, EngineConfig, Schedule};
 use super::error::{ScenarioError, suggest};
 use super::section::{Field, Section};
 
-/// Queue orders by name.
-const SCHEDULES: [(&str, Schedule); 2] = [("fcfs", Schedule::Fcfs), ("lpm", Schedule::Lpm)];
 /// Queue orders that SGLang has and the emulation has not.
-const PLANNED_SCHEDULES: &[&str] =
+const UNEMULATED_SCHEDULES: &[&str] =
     &["dfs-weight", "hrrn", "shortest-prefill-first", "lof", "random", "routing-key"];
 
-/// Evictions by name.
-const EVICTIONS: [(&str, Eviction); 4] = [
-    ("lru", Eviction::Lru),
-    ("lfu", Eviction::Lfu),
-    ("slru", Eviction::Slru),
-    ("priority", Eviction::Priority),
-];
 /// Evictions that SGLang has and the emulation has not.
-const PLANNED_EVICTIONS: &[&str] = &["fifo", "filo", "mru"];
+const UNEMULATED_EVICTIONS: &[&str] = &["fifo", "filo", "mru"];
 
 /// Largest number of tokens that a key may name where the engine counts in 32 bits.
 const MOST_TOKENS: u32 = u32::MAX >> 1;
@@ -39,7 +30,8 @@ impl EngineSettings {
         &self.config
     }
 
-    /// The settings as command-line arguments of a mock worker; the flags are SGLang's.
+    /// The settings as command-line arguments of a mock worker; the flags are SGLang's, but for
+    /// `--share-chunks-first`, which the emulation adds.
     #[must_use]
     pub fn flags(&self) -> Vec<String> {
         let config = &self.config;
@@ -47,17 +39,20 @@ impl EngineSettings {
         let pairs = [
             ("--max-total-tokens", config.kv_tokens.to_string()),
             ("--page-size", config.page_size.to_string()),
-            ("--schedule-policy", word(&SCHEDULES, config.schedule)),
+            ("--schedule-policy", config.schedule.label().to_owned()),
             ("--context-length", config.context_len.to_string()),
             ("--chunked-prefill-size", chunk),
             ("--max-prefill-tokens", config.max_prefill_tokens.to_string()),
             ("--max-running-requests", config.max_running.to_string()),
-            ("--radix-eviction-policy", word(&EVICTIONS, config.eviction)),
+            ("--radix-eviction-policy", config.eviction.label().to_owned()),
         ];
         let mut flags: Vec<String> =
             pairs.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect();
         if !config.overlap {
             flags.push("--disable-overlap-schedule".to_owned());
+        }
+        if config.share_chunks_first {
+            flags.push("--share-chunks-first".to_owned());
         }
         flags
     }
@@ -68,15 +63,18 @@ impl EngineSettings {
         let tokens = |key: &str, default: u32| {
             section.get(key).map_or(Ok(default), |field| field.whole(1..=MOST_TOKENS))
         };
+        let flag = |key: &str, default: bool| section.get(key).map_or(Ok(default), |field| field.boolean());
         let kv_tokens = section
             .get("kv_tokens")
             .map_or(Ok(default.kv_tokens), |field| field.whole(1..=1_000_000_000_000))?;
+        let schedules = Schedule::ALL.map(|schedule| (schedule.label(), schedule));
         let schedule = section
             .get("schedule")
-            .map_or(Ok(default.schedule), |field| emulated(&field, &SCHEDULES, PLANNED_SCHEDULES))?;
+            .map_or(Ok(default.schedule), |field| emulated(&field, &schedules, UNEMULATED_SCHEDULES))?;
+        let evictions = Eviction::ALL.map(|eviction| (eviction.label(), eviction));
         let eviction = section
             .get("eviction")
-            .map_or(Ok(default.eviction), |field| emulated(&field, &EVICTIONS, PLANNED_EVICTIONS))?;
+            .map_or(Ok(default.eviction), |field| emulated(&field, &evictions, UNEMULATED_EVICTIONS))?;
         let config = EngineConfig {
             kv_tokens,
             page_size: section.get("page").map_or(Ok(1), |field| field.whole(1..=4096))?,
@@ -86,7 +84,8 @@ impl EngineSettings {
             max_prefill_tokens: tokens("max_prefill_tokens", default.max_prefill_tokens)?,
             max_running: tokens("max_running", default.max_running)?,
             eviction,
-            overlap: section.get("overlap").map_or(Ok(default.overlap), |field| field.boolean())?,
+            overlap: flag("overlap", default.overlap)?,
+            share_chunks_first: flag("share_chunks_first", default.share_chunks_first)?,
             ..default
         };
         config.validate().map_err(|error| blame(section, &error))?;
@@ -94,16 +93,16 @@ impl EngineSettings {
     }
 }
 
-fn word<T: PartialEq>(words: &[(&str, T)], meaning: T) -> String {
-    words.iter().find(|(_, m)| *m == meaning).map_or_else(String::new, |(word, _)| (*word).to_owned())
-}
-
 /// One of `words`; a word that SGLang knows too is not called unknown.
-fn emulated<T: Clone>(field: &Field<'_>, words: &[(&str, T)], planned: &[&str]) -> Result<T, ScenarioError> {
+fn emulated<T: Clone>(
+    field: &Field<'_>,
+    words: &[(&'static str, T)],
+    unemulated: &[&str],
+) -> Result<T, ScenarioError> {
     let given = field.text()?;
-    if planned.contains(&given) {
+    if unemulated.contains(&given) {
         let remedy = suggest("", words.iter().map(|(word, _)| *word));
-        return Err(field.error(format!("\"{given}\" is not available yet"), remedy));
+        return Err(field.error(format!("\"{given}\" is not emulated"), remedy));
     }
     field.choice(words)
 }

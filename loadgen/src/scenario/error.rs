@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use router_core::spelling;
+
 /// One mistake in a scenario file, a flag or a trace.
 ///
 /// Reads `FILE:LINE: key `a.b`: what is wrong; remedy`. A mistake in a flag names the flag instead of the file, a
@@ -44,45 +46,18 @@ impl fmt::Display for ScenarioError {
 impl std::error::Error for ScenarioError {}
 
 /// The way out of a wrong word: the one that was probably meant, else all that are possible.
-pub(crate) fn suggest<'a>(word: &str, possible: impl IntoIterator<Item = &'a str>) -> String {
-    let possible: Vec<&str> = possible.into_iter().collect();
-    let near = possible.iter().map(|p| (distance(word, p), *p)).min();
-    match near {
-        Some((steps, meant)) if steps <= 1 + word.chars().count() / 4 => format!("did you mean `{meant}`?"),
-        _ if possible.is_empty() => "remove it".to_owned(),
-        _ => format!("possible here: {}", possible.join(", ")),
+pub(crate) fn suggest(word: &str, possible: impl IntoIterator<Item = &'static str>) -> String {
+    let possible: Vec<&'static str> = possible.into_iter().collect();
+    match spelling::nearest(word, &possible) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None if possible.is_empty() => "remove it".to_owned(),
+        None => format!("possible here: {}", possible.join(", ")),
     }
-}
-
-/// How many characters must be added, dropped or exchanged to turn `a` into `b`.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let exchanged = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = exchanged.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn edit_distance() {
-        for (a, b, steps) in
-            [("", "abc", 3), ("abc", "abc", 0), ("wrokers", "workers", 2), ("rate", "rates", 1)]
-        {
-            assert_eq!(distance(a, b), steps, "{a} {b}");
-            assert_eq!(distance(b, a), steps, "{b} {a}");
-        }
-    }
 
     #[test]
     fn a_near_word_is_suggested_and_a_far_one_is_not() {

@@ -26,6 +26,7 @@ pub(super) const KEYS: &[&str] = &[
     "max_running",
     "eviction",
     "overlap",
+    "share_chunks_first",
     "stream_interval",
     "speed",
     "network",

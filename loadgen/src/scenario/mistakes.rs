@@ -1,13 +1,13 @@
-//! Every kind of mistake, and where its message points.
+//! Every kind of mistake in a file, and where its message points.
 
 use proptest::prelude::*;
 
-use super::shipped::load_text;
+use super::testing::load_text;
 use super::*;
 use crate::run::World;
 
 /// A good scenario; the cases change one line of it.
-const GOOD: &str = r#"schema = 1
+pub(super) const GOOD: &str = r#"schema = 1
 name = "case"
 mode = "both"
 seed = 7
@@ -47,8 +47,8 @@ op = ">="
 value = 0.8
 "#;
 
-/// `GOOD` with the one line `from` exchanged for `to`.
-fn changed(from: &str, to: &str) -> String {
+/// [`GOOD`] with the one line `from` exchanged for `to`.
+pub(super) fn changed(from: &str, to: &str) -> String {
     let whole = format!("\n{from}\n");
     let text = format!("\n{GOOD}");
     assert_eq!(text.matches(&whole).count(), 1, "{from} is one line of the good scenario");
@@ -76,221 +76,232 @@ fn the_good_scenario_is_good() {
     assert_eq!(scenario.seeds(None).collect::<Vec<_>>(), [7]);
 }
 
+/// A line of the good scenario, what it becomes, the line and the key that are blamed, and what the message must say.
+type Mistake = (&'static str, &'static str, usize, &'static str, &'static str);
+
+const MISTAKES: &[Mistake] = &[
+    ("schema = 1", "schema = 2", 1, "schema", "schema = 1"),
+    ("schema = 1", "# nothing", 1, "schema", "is missing"),
+    ("name = \"case\"", "name = \"a/b\"", 2, "name", "directory"),
+    ("name = \"case\"", "nmae = \"case\"", 2, "nmae", "did you mean `name`?"),
+    ("mode = \"both\"", "mode = \"vitrual\"", 3, "mode", "did you mean `virtual`?"),
+    ("seed = 7", "seed = -7", 4, "seed", "out of range"),
+    ("seed = 7", "seed = 7\ncolour = 1", 5, "colour", "possible here: schema, name"),
+    ("kind = \"shared_prefix\"", "kind = \"multi_turn\"", 6, "workload.kind", "shared_prefix, trace"),
+    (
+        "kind = \"shared_prefix\"",
+        "kind = \"trace\"",
+        7,
+        "workload.groups",
+        "belongs to kind = \"shared_prefix\"",
+    ),
+    ("groups = 4", "groups = 0", 7, "workload.groups", "0 is out of range; use a whole number from 1"),
+    ("groups = 4", "groups = \"four\"", 7, "workload.groups", "is a text; it must be a whole number"),
+    ("groups = 4", "groups = 4.5", 7, "workload.groups", "is a number; it must be a whole number"),
+    ("groups = 4", "group = 4", 7, "workload.group", "did you mean `groups`?"),
+    ("groups = 4", "# nothing", 5, "workload.groups", "is missing"),
+    ("groups = 4", "groups = 99999999999", 7, "workload.groups", "out of range"),
+    (
+        "prompts_per_group = 2",
+        "prompts_per_group = 5_000_000",
+        8,
+        "workload.prompts_per_group",
+        "out of range",
+    ),
+    ("output_tokens = 5", "output_tokens = 0", 11, "workload.output_tokens", "out of range"),
+    ("popularity = \"uniform\"", "popularity = \"zipf\"", 12, "workload.popularity", "{ zipf = 1.0 }"),
+    (
+        "popularity = \"uniform\"",
+        "popularity = { zipf = -1 }",
+        12,
+        "workload.popularity.zipf",
+        "out of range",
+    ),
+    (
+        "popularity = \"uniform\"",
+        "popularity = { zip = 1 }",
+        12,
+        "workload.popularity.zip",
+        "mean `zipf`",
+    ),
+    ("match_ratio = \"full\"", "match_ratio = 0.5", 13, "workload.match_ratio", "{ uniform ="),
+    (
+        "match_ratio = \"full\"",
+        "match_ratio = { uniform = [0.5] }",
+        13,
+        "workload.match_ratio.uniform",
+        "[low, high]",
+    ),
+    (
+        "match_ratio = \"full\"",
+        "match_ratio = { uniform = [0.9, 0.1] }",
+        13,
+        "workload.match_ratio.uniform",
+        "lower",
+    ),
+    (
+        "match_ratio = \"full\"",
+        "match_ratio = { uniform = [0.1, 1.5] }",
+        13,
+        "workload.match_ratio.uniform",
+        "1.5",
+    ),
+    ("kind = \"burst\"", "kind = \"trace\"", 16, "arrival.over", "belongs to kind = \"burst\""),
+    ("kind = \"burst\"", "kind = \"poisson\"", 16, "arrival.over", "belongs to kind = \"burst\""),
+    ("over = \"1s\"", "over = 1.5", 16, "arrival.over", "write a number and a unit"),
+    ("over = \"1s\"", "over = \"1.5\"", 16, "arrival.over", "\"1.5\" is not a duration"),
+    ("over = \"1s\"", "over = \"-1s\"", 16, "arrival.over", "not a duration"),
+    ("over = \"1s\"", "rate = 4.0", 16, "arrival.rate", "belongs to kind = \"poisson\""),
+    (
+        "workers = 2",
+        "workers = 0",
+        18,
+        "fleet.workers",
+        "0 is out of range; use a whole number from 1 to 4096",
+    ),
+    ("workers = 2", "wrokers = 2", 18, "fleet.wrokers", "did you mean `workers`?"),
+    ("workers = 2", "workers = 2\npreset = \"a100\"", 19, "fleet.preset", "a100-80g-llama3-8b"),
+    ("workers = 2", "workers = 2\noverlap = 1", 19, "fleet.overlap", "it must be true or false"),
+    ("workers = 2", "workers = 2\nschedule = \"lmp\"", 19, "fleet.schedule", "lpm"),
+    ("workers = 2", "workers = 2\nschedule = \"dfs-weight\"", 19, "fleet.schedule", "not emulated"),
+    ("workers = 2", "workers = 2\nspeed = 0", 19, "fleet.speed", "out of range"),
+    ("workers = 2", "workers = 2\nnetwork = \"fast\"", 19, "fleet.network", "not a duration"),
+    ("workers = 2", "workers = 2\nstream_interval = 0", 19, "fleet.stream_interval", "out of range"),
+    ("kv_tokens = 100000", "kv_tokens = 2", 19, "fleet.kv_tokens", "at least"),
+    ("page = 1", "page = 0", 20, "fleet.page", "out of range"),
+    ("eviction = \"lru\"", "eviction = \"mru\"", 21, "fleet.eviction", "not emulated"),
+    ("eviction = \"lru\"", "eviction = \"lruu\"", 21, "fleet.eviction", "did you mean `lru`?"),
+    ("policies = [\"round_robin\", \"cache_aware\"]", "policies = []", 23, "router.policies", "is empty"),
+    (
+        "policies = [\"round_robin\", \"cache_aware\"]",
+        "policies = [\"cache_awre\"]",
+        23,
+        "router.policies",
+        "did you mean `cache_aware`?",
+    ),
+    (
+        "policies = [\"round_robin\", \"cache_aware\"]",
+        "policies = [\n\"random\",\n\"random\"]",
+        25,
+        "router.policies",
+        "twice",
+    ),
+    (
+        "policies = [\"round_robin\", \"cache_aware\"]",
+        "policies = \"all\"",
+        23,
+        "router.policies",
+        "must be a list",
+    ),
+    (
+        "[router.options.cache_aware]",
+        "[router.options.cache]",
+        24,
+        "router.options.cache",
+        "not a policy",
+    ),
+    (
+        "cache_threshold = 0.3",
+        "cache_threshold = 1.5",
+        25,
+        "router.options.cache_aware.cache_threshold",
+        "from 0 to 1",
+    ),
+    (
+        "cache_threshold = 0.3",
+        "cache_treshold = 0.3",
+        25,
+        "router.options.cache_aware.cache_treshold",
+        "did you mean `cache_threshold`?",
+    ),
+    (
+        "cache_threshold = 0.3",
+        "cache_threshold = [0.3]",
+        25,
+        "router.options.cache_aware.cache_threshold",
+        "is a list",
+    ),
+    (
+        "policies = [\"cache_aware\"]",
+        "policies = [\"cash_aware\"]",
+        27,
+        "live.policies",
+        "did you mean `cache_aware`?",
+    ),
+    ("stream_interval = 8", "stream_interval = -8", 28, "live.stream_interval", "out of range"),
+    ("stream_interval = 8", "workers = 8", 28, "live.workers", "possible here"),
+    (
+        "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
+        "\"fleet.wrokers\" = [1]",
+        30,
+        "fleet.wrokers",
+        "did you mean `workers`?",
+    ),
+    (
+        "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
+        "fleet.workers = [1, 0]",
+        30,
+        "fleet.workers",
+        "0 is out of range",
+    ),
+    (
+        "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
+        "\"fleet.workers\" = []",
+        30,
+        "sweep.\"fleet.workers\"",
+        "is empty",
+    ),
+    (
+        "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
+        "\"fleet.workers\" = 4",
+        30,
+        "sweep.\"fleet.workers\"",
+        "give a list",
+    ),
+    (
+        "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
+        "\"feet.workers\" = [4]",
+        30,
+        "sweep.\"feet.workers\"",
+        "mean `fleet`",
+    ),
+    (
+        "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
+        "\"seed\" = [4]",
+        30,
+        "sweep.\"seed\"",
+        "cannot be swept",
+    ),
+    (
+        "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
+        "\"router.options.random.x\" = [4]",
+        30,
+        "router.options.random.x",
+        "no option",
+    ),
+    ("ttft = \"2s\"", "ttfb = \"2s\"", 32, "slo.ttfb", "mean `ttft`"),
+    ("ttft = \"2s\"", "# nothing", 31, "slo.ttft", "is missing"),
+    ("[[assert]]", "[[asserts]]", 34, "asserts", "did you mean `assert`?"),
+    ("metric = \"hit_rate\"", "metric = \"hitrate\"", 35, "assert.metric", "did you mean `hit_rate`?"),
+    ("policy = \"cache_aware\"", "policy = \"random\"", 36, "assert.policy", "does not run here"),
+    ("policy = \"cache_aware\"", "policy = \"cache\"", 36, "assert.policy", "not a policy"),
+    ("op = \">=\"", "op = \"=>\"", 37, "assert.op", "use >="),
+    ("value = 0.8", "value = \"high\"", 38, "assert.value", "must be a number"),
+    ("value = 0.8", "# nothing", 34, "assert.value", "is missing"),
+    ("value = 0.8", "value = 0.8\nversus = \"rr\"", 39, "assert.versus", "not a policy"),
+    (
+        "value = 0.8",
+        "value = 0.8\nparams = { fleet.page = 1 }",
+        39,
+        "assert.params.fleet",
+        "must be a number or a word",
+    ),
+    ("workers = 2", "workers = 2\nshare_chunks_first = 1", 19, "fleet.share_chunks_first", "true or false"),
+];
+
 #[test]
 fn mistakes_name_line_key_and_way_out() {
-    let cases = [
-        // line, what it becomes, line blamed, key blamed, what the message must say
-        ("schema = 1", "schema = 2", 1, "schema", "schema = 1"),
-        ("schema = 1", "# nothing", 1, "schema", "is missing"),
-        ("name = \"case\"", "name = \"a/b\"", 2, "name", "directory"),
-        ("name = \"case\"", "nmae = \"case\"", 2, "nmae", "did you mean `name`?"),
-        ("mode = \"both\"", "mode = \"vitrual\"", 3, "mode", "did you mean `virtual`?"),
-        ("seed = 7", "seed = -7", 4, "seed", "out of range"),
-        ("seed = 7", "seed = 7\ncolour = 1", 5, "colour", "possible here: schema, name"),
-        ("kind = \"shared_prefix\"", "kind = \"multi_turn\"", 6, "workload.kind", "shared_prefix, trace"),
-        (
-            "kind = \"shared_prefix\"",
-            "kind = \"trace\"",
-            7,
-            "workload.groups",
-            "belongs to kind = \"shared_prefix\"",
-        ),
-        ("groups = 4", "groups = 0", 7, "workload.groups", "0 is out of range; use a whole number from 1"),
-        ("groups = 4", "groups = \"four\"", 7, "workload.groups", "is a text; it must be a whole number"),
-        ("groups = 4", "groups = 4.5", 7, "workload.groups", "is a number; it must be a whole number"),
-        ("groups = 4", "group = 4", 7, "workload.group", "did you mean `groups`?"),
-        ("groups = 4", "# nothing", 5, "workload.groups", "is missing"),
-        ("groups = 4", "groups = 99999999999", 7, "workload.groups", "out of range"),
-        (
-            "prompts_per_group = 2",
-            "prompts_per_group = 5_000_000",
-            8,
-            "workload.prompts_per_group",
-            "out of range",
-        ),
-        ("output_tokens = 5", "output_tokens = 0", 11, "workload.output_tokens", "out of range"),
-        ("popularity = \"uniform\"", "popularity = \"zipf\"", 12, "workload.popularity", "{ zipf = 1.0 }"),
-        (
-            "popularity = \"uniform\"",
-            "popularity = { zipf = -1 }",
-            12,
-            "workload.popularity.zipf",
-            "out of range",
-        ),
-        (
-            "popularity = \"uniform\"",
-            "popularity = { zip = 1 }",
-            12,
-            "workload.popularity.zip",
-            "mean `zipf`",
-        ),
-        ("match_ratio = \"full\"", "match_ratio = 0.5", 13, "workload.match_ratio", "{ uniform ="),
-        (
-            "match_ratio = \"full\"",
-            "match_ratio = { uniform = [0.5] }",
-            13,
-            "workload.match_ratio.uniform",
-            "[low, high]",
-        ),
-        (
-            "match_ratio = \"full\"",
-            "match_ratio = { uniform = [0.9, 0.1] }",
-            13,
-            "workload.match_ratio.uniform",
-            "lower",
-        ),
-        (
-            "match_ratio = \"full\"",
-            "match_ratio = { uniform = [0.1, 1.5] }",
-            13,
-            "workload.match_ratio.uniform",
-            "1.5",
-        ),
-        ("kind = \"burst\"", "kind = \"trace\"", 16, "arrival.over", "belongs to kind = \"burst\""),
-        ("kind = \"burst\"", "kind = \"poisson\"", 16, "arrival.over", "belongs to kind = \"burst\""),
-        ("over = \"1s\"", "over = 1.5", 16, "arrival.over", "write a number and a unit"),
-        ("over = \"1s\"", "over = \"1.5\"", 16, "arrival.over", "\"1.5\" is not a duration"),
-        ("over = \"1s\"", "over = \"-1s\"", 16, "arrival.over", "not a duration"),
-        ("over = \"1s\"", "rate = 4.0", 16, "arrival.rate", "belongs to kind = \"poisson\""),
-        (
-            "workers = 2",
-            "workers = 0",
-            18,
-            "fleet.workers",
-            "0 is out of range; use a whole number from 1 to 4096",
-        ),
-        ("workers = 2", "wrokers = 2", 18, "fleet.wrokers", "did you mean `workers`?"),
-        ("workers = 2", "workers = 2\npreset = \"a100\"", 19, "fleet.preset", "a100-80g-llama3-8b"),
-        ("workers = 2", "workers = 2\noverlap = 1", 19, "fleet.overlap", "it must be true or false"),
-        ("workers = 2", "workers = 2\nschedule = \"lmp\"", 19, "fleet.schedule", "lpm"),
-        ("workers = 2", "workers = 2\nschedule = \"dfs-weight\"", 19, "fleet.schedule", "not available yet"),
-        ("workers = 2", "workers = 2\nspeed = 0", 19, "fleet.speed", "out of range"),
-        ("workers = 2", "workers = 2\nnetwork = \"fast\"", 19, "fleet.network", "not a duration"),
-        ("workers = 2", "workers = 2\nstream_interval = 0", 19, "fleet.stream_interval", "out of range"),
-        ("kv_tokens = 100000", "kv_tokens = 2", 19, "fleet.kv_tokens", "at least"),
-        ("page = 1", "page = 0", 20, "fleet.page", "out of range"),
-        ("eviction = \"lru\"", "eviction = \"mru\"", 21, "fleet.eviction", "not available yet"),
-        ("eviction = \"lru\"", "eviction = \"lruu\"", 21, "fleet.eviction", "did you mean `lru`?"),
-        ("policies = [\"round_robin\", \"cache_aware\"]", "policies = []", 23, "router.policies", "is empty"),
-        (
-            "policies = [\"round_robin\", \"cache_aware\"]",
-            "policies = [\"cache_awre\"]",
-            23,
-            "router.policies",
-            "did you mean `cache_aware`?",
-        ),
-        (
-            "policies = [\"round_robin\", \"cache_aware\"]",
-            "policies = [\n\"random\",\n\"random\"]",
-            25,
-            "router.policies",
-            "twice",
-        ),
-        (
-            "policies = [\"round_robin\", \"cache_aware\"]",
-            "policies = \"all\"",
-            23,
-            "router.policies",
-            "must be a list",
-        ),
-        (
-            "[router.options.cache_aware]",
-            "[router.options.cache]",
-            24,
-            "router.options.cache",
-            "not a policy",
-        ),
-        (
-            "cache_threshold = 0.3",
-            "cache_threshold = 1.5",
-            25,
-            "router.options.cache_aware.cache_threshold",
-            "from 0 to 1",
-        ),
-        (
-            "cache_threshold = 0.3",
-            "cache_treshold = 0.3",
-            25,
-            "router.options.cache_aware.cache_treshold",
-            "did you mean `cache_threshold`?",
-        ),
-        (
-            "cache_threshold = 0.3",
-            "cache_threshold = [0.3]",
-            25,
-            "router.options.cache_aware.cache_threshold",
-            "is a list",
-        ),
-        (
-            "policies = [\"cache_aware\"]",
-            "policies = [\"cash_aware\"]",
-            27,
-            "live.policies",
-            "did you mean `cache_aware`?",
-        ),
-        ("stream_interval = 8", "stream_interval = -8", 28, "live.stream_interval", "out of range"),
-        ("stream_interval = 8", "workers = 8", 28, "live.workers", "possible here"),
-        (
-            "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
-            "\"fleet.wrokers\" = [1]",
-            30,
-            "fleet.wrokers",
-            "did you mean `workers`?",
-        ),
-        (
-            "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
-            "fleet.workers = [1, 0]",
-            30,
-            "fleet.workers",
-            "0 is out of range",
-        ),
-        (
-            "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
-            "\"fleet.workers\" = []",
-            30,
-            "sweep.\"fleet.workers\"",
-            "is empty",
-        ),
-        (
-            "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
-            "\"fleet.workers\" = 4",
-            30,
-            "sweep.\"fleet.workers\"",
-            "give a list",
-        ),
-        (
-            "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
-            "\"feet.workers\" = [4]",
-            30,
-            "sweep.\"feet.workers\"",
-            "mean `fleet`",
-        ),
-        (
-            "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
-            "\"seed\" = [4]",
-            30,
-            "sweep.\"seed\"",
-            "cannot be swept",
-        ),
-        (
-            "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
-            "\"router.options.random.x\" = [4]",
-            30,
-            "router.options.random.x",
-            "no option",
-        ),
-        ("ttft = \"2s\"", "ttfb = \"2s\"", 32, "slo.ttfb", "mean `ttft`"),
-        ("ttft = \"2s\"", "# nothing", 31, "slo.ttft", "is missing"),
-        ("[[assert]]", "[[asserts]]", 34, "asserts", "did you mean `assert`?"),
-        ("metric = \"hit_rate\"", "metric = \"hitrate\"", 35, "assert.metric", "did you mean `hit_rate`?"),
-        ("policy = \"cache_aware\"", "policy = \"random\"", 36, "assert.policy", "does not run here"),
-        ("policy = \"cache_aware\"", "policy = \"cache\"", 36, "assert.policy", "not a policy"),
-        ("op = \">=\"", "op = \"=>\"", 37, "assert.op", "use >="),
-        ("value = 0.8", "value = \"high\"", 38, "assert.value", "must be a number"),
-        ("value = 0.8", "# nothing", 34, "assert.value", "is missing"),
-        ("value = 0.8", "value = 0.8\nversus = \"rr\"", 39, "assert.versus", "not a policy"),
-    ];
-    for (from, to, line, key, says) in cases {
+    for &(from, to, line, key, says) in MISTAKES {
         let error = load_text(&changed(from, to), &[]).expect_err(to).to_string();
         assert!(error.contains(&format!("s.toml:{line}: key `{key}`: ")), "{to:?}: {error}");
         assert!(error.contains(says), "{to:?}: {error}");
@@ -330,126 +341,4 @@ fn missing_tables_are_named() {
         let error = load_text(&text, &[]).expect_err(table).to_string();
         assert!(error.contains(&format!("s.toml:1: key `{table}`: is missing")), "{error}");
     }
-}
-
-#[test]
-fn mistakes_in_flags_name_the_flag() {
-    for (path, value, key, says) in [
-        ("fleet.workers", "0", "fleet.workers", "out of range"),
-        ("fleet.wrokers", "3", "fleet.wrokers", "did you mean `workers`?"),
-        ("fleet.workers.x", "3", "fleet.workers", "is a table"),
-        (
-            "router.options.cache_aware.cache_threshold",
-            "1.5",
-            "router.options.cache_aware.cache_threshold",
-            "from 0 to 1",
-        ),
-        ("arrival.over", "soon", "arrival.over", "not a duration"),
-        ("fleet.eviction", "fifo", "fleet.eviction", "not available yet"),
-    ] {
-        let error = load_text(GOOD, &[(path, value)]).expect_err(path).to_string();
-        let start = format!("--set {path}={value}: key `{key}`: ");
-        assert!(error.starts_with(&start) && error.contains(says), "{error}");
-    }
-    for path in ["a b", "..", "assert.0.value"] {
-        let error = load_text(GOOD, &[(path, "1")]).expect_err(path).to_string();
-        assert!(error.starts_with(&format!("--set {path}=1: ")), "{error}");
-    }
-}
-
-#[test]
-fn flags_win_over_the_file() {
-    let scenario = load_text(
-        GOOD,
-        &[
-            ("fleet.workers", "5"),
-            ("fleet.schedule", "lpm"),
-            ("arrival.kind", "closed"),
-            ("arrival.concurrency", "3"),
-            ("router.options.cache_aware.cache_threshold", "0.9"),
-            ("workload.popularity.zipf", "1.1"),
-            ("fleet.stream_interval", "3"),
-            ("sweep.router.options.cache_aware.max_tree_size", "[5000]"),
-        ],
-    )
-    .unwrap();
-    assert_eq!(scenario.fleet.workers, 5);
-    assert_eq!(scenario.arrival, Arrival::Closed { concurrency: 3 });
-    let Workload::SharedPrefix(workload) = &scenario.workload else { panic!() };
-    assert_eq!(workload.popularity, Popularity::Zipf { exponent: 1.1 });
-    let cells = scenario.cells();
-    assert_eq!(cells.len(), 3, "round_robin and cache_aware, and cache_aware live");
-    assert_eq!(cells[1].params["cache_threshold"], 0.9);
-    assert_eq!(cells[1].params["max_tree_size"], 5000);
-    assert!(cells.iter().all(|cell| cell.scenario.fleet.stream_interval == 3), "also over [live]");
-    let engine = cells[0].scenario.fleet.engine.flags();
-    assert!(engine.windows(2).any(|pair| pair == ["--schedule-policy", "lpm"]), "{engine:?}");
-}
-
-#[test]
-fn policy_mode_and_trace_flags() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("s.toml");
-    std::fs::write(&path, GOOD).unwrap();
-    let policies = ["random".to_owned(), "round_robin".to_owned()];
-    let scenario = load(&path, &[], Some(&policies), None, Some(Mode::Live)).unwrap();
-    let cells: Vec<_> = scenario.cells().iter().map(|cell| (cell.world, cell.policy.name())).collect();
-    assert_eq!(cells, [(World::Live, "random"), (World::Live, "round_robin")], "also over live.policies");
-    assert!(scenario.asserts.is_empty(), "an assertion about a policy that was not asked for is left out");
-
-    let error = load(&path, &[], Some(&["rnd".to_owned()]), None, None).unwrap_err().to_string();
-    assert!(error.starts_with("--policy rnd: key `router.policies`: "), "{error}");
-    let error = load(&path, &[], None, Some(Path::new("t.jsonl")), None).unwrap_err().to_string();
-    assert!(error.starts_with("--trace t.jsonl: "), "{error}");
-    let error = load(Path::new("no/such.toml"), &[], None, None, None).unwrap_err().to_string();
-    assert!(error.starts_with("no/such.toml: cannot be read"), "{error}");
-}
-
-#[test]
-fn a_star_is_every_policy_that_needs_no_header() {
-    let all = load_text(&changed("policies = [\"round_robin\", \"cache_aware\"]", "policies = \"*\""), &[])
-        .unwrap();
-    assert!(all.policies.len() >= 5, "{:?}", all.policies);
-    for row in router_core::POLICIES {
-        assert_eq!(all.policies.iter().any(|name| name == row.name), !row.needs_header, "{}", row.name);
-    }
-}
-
-#[test]
-fn traces_are_found_beside_the_scenario_and_their_rows_are_blamed() {
-    let directory = tempfile::tempdir().unwrap();
-    let at = |name: &str| directory.path().join(name);
-    let row = |stamp: u64| {
-        format!("{{\"timestamp\": {stamp}, \"input_length\": 9, \"output_length\": 0, \"hash_ids\": [1]}}\n")
-    };
-    std::fs::write(at("good.jsonl"), row(1) + &row(2) + &row(3)).unwrap();
-    std::fs::write(at("bad.jsonl"), row(2) + &row(1)).unwrap();
-    let scenario = |path: &str, extra: &str| {
-        let text = format!(
-            "schema = 1\nname = \"t\"\n[workload]\nkind = \"trace\"\npath = \"{path}\"\n{extra}\n[fleet]\nworkers = 1\n\
-             [router]\npolicies = [\"random\"]\n"
-        );
-        std::fs::write(at("s.toml"), text).unwrap();
-        at("s.toml")
-    };
-    let read =
-        |path: &str, extra: &str, trace: Option<&Path>| load(&scenario(path, extra), &[], None, trace, None);
-    let good = read("good.jsonl", "limit = 2", None).unwrap();
-    assert_eq!(good.arrival, Arrival::Trace, "a trace brings its own times");
-    let plan = crate::workload::plan(&good, 1);
-    let times: Vec<_> = plan.requests.iter().map(|r| (r.at_ns, r.prompt_tokens(), r.output_tokens)).collect();
-    assert_eq!(times, [(0, 9, 1), (1_000_000, 9, 1)]);
-
-    let error = read("bad.jsonl", "", None).unwrap_err().to_string();
-    assert!(error.contains("bad.jsonl:2: timestamp 1 comes after 2"), "{error}");
-    let error = read("none.jsonl", "", None).unwrap_err().to_string();
-    assert!(error.contains("s.toml:5: key `workload.path`: cannot be read"), "{error}");
-    let error = read("good.jsonl", "", Some(Path::new("gone.jsonl"))).unwrap_err().to_string();
-    assert!(error.starts_with("--trace gone.jsonl: cannot be read"), "{error}");
-    let won = read("bad.jsonl", "", Some(&at("good.jsonl"))).unwrap();
-    assert_eq!(crate::workload::plan(&won, 1).requests.len(), 3);
-    let error = read("good.jsonl", "speedup = 0", None).unwrap_err().to_string();
-    assert!(error.contains("s.toml:6: key `workload.speedup`: 0 is out of range"), "{error}");
-    let error = read("good.jsonl", "jitter = \"gird\"", None).unwrap_err().to_string();
-    assert!(error.contains("did you mean `grid`?"), "{error}");
 }

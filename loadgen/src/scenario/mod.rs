@@ -8,7 +8,6 @@
 mod arrival;
 mod cells;
 mod document;
-mod duration;
 mod engine;
 mod error;
 mod fleet;
@@ -21,9 +20,15 @@ mod slo;
 mod workload;
 
 #[cfg(test)]
+mod flags;
+#[cfg(test)]
 mod mistakes;
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod shipped;
+#[cfg(test)]
+mod testing;
 
 use std::path::{Path, PathBuf};
 

@@ -16,7 +16,7 @@ use crate::workload::trace::{self, Trace, TraceError};
 const SCHEMA: u32 = 1;
 
 /// The keys of the outermost table.
-const KEYS: &[&str] = &[
+pub(super) const KEYS: &[&str] = &[
     "schema",
     "name",
     "description",

@@ -8,7 +8,7 @@ use super::section::{Field, Section};
 
 /// Reads `router.policies`.
 pub(super) fn read(node: &Node) -> Result<Vec<String>, ScenarioError> {
-    let section = Section::open(node, "router", &["policies", "options"])?;
+    let section = Section::open(node, "router", KEYS)?;
     if let Some(options) = section.get("options") {
         for (name, table) in Section::unchecked(options.node, "router.options")?.fields() {
             policies::configure(&policies::known_key(name, &table)?, Some(table.node))?;
@@ -47,9 +47,14 @@ pub(super) fn policy_list(field: &Field<'_>, may_be_empty: bool) -> Result<Vec<S
 const LIVE_KEYS: &[(&str, [&str; 2])] =
     &[("stream_interval", ["fleet", "stream_interval"]), ("speed", ["fleet", "speed"])];
 
+/// The keys of `[router]`.
+pub(super) const KEYS: &[&str] = &["policies", "options"];
+/// The keys of `[live]`.
+pub(super) const LIVE: &[&str] = &["policies", "stream_interval", "speed"];
+
 /// Checks `[live]`.
 pub(super) fn read_live(node: &Node) -> Result<(), ScenarioError> {
-    let section = Section::open(node, "live", &["policies", "stream_interval", "speed"])?;
+    let section = Section::open(node, "live", LIVE)?;
     if let Some(field) = section.get("policies") {
         policy_list(&field, true)?;
     }

@@ -2,8 +2,9 @@
 
 use std::ops::RangeInclusive;
 
+use protocol::duration::{self, DurationError};
+
 use super::document::{Node, Origin, Table, Value};
-use super::duration;
 use super::error::{ScenarioError, suggest};
 
 /// A table whose keys have been checked.
@@ -26,7 +27,7 @@ pub(super) type Kind = (&'static str, &'static [&'static str]);
 
 impl<'a> Section<'a> {
     /// The table `node`, found at `path` (empty for the outermost), which may have `keys` and no others.
-    pub(super) fn open(node: &'a Node, path: &'a str, keys: &[&str]) -> Result<Self, ScenarioError> {
+    pub(super) fn open(node: &'a Node, path: &'a str, keys: &[&'static str]) -> Result<Self, ScenarioError> {
         let section = Self::unchecked(node, path)?;
         section.refuse_unknown(|key| keys.contains(&key), keys)?;
         Ok(section)
@@ -107,7 +108,11 @@ impl<'a> Section<'a> {
     }
 
     /// Refuses the first unknown key, in the order of the file.
-    fn refuse_unknown(&self, known: impl Fn(&str) -> bool, keys: &[&str]) -> Result<(), ScenarioError> {
+    fn refuse_unknown(
+        &self,
+        known: impl Fn(&str) -> bool,
+        keys: &[&'static str],
+    ) -> Result<(), ScenarioError> {
         let unknown = self.table.iter().filter(|(key, _)| !known(key)).min_by_key(|(_, node)| &node.origin);
         match unknown {
             None => Ok(()),
@@ -180,14 +185,20 @@ impl<'a> Field<'a> {
     /// A span of time, in nanoseconds.
     pub(super) fn duration_ns(&self) -> Result<u64, ScenarioError> {
         match &self.node.value {
-            Value::Text(text) => duration::parse_ns(text)
-                .ok_or_else(|| self.error(format!("\"{text}\" is not a duration"), duration::SYNTAX)),
+            Value::Text(text) => duration::parse_ns(text).map_err(|error| match error {
+                DurationError::Syntax => {
+                    self.error(format!("\"{text}\" is not a duration"), duration::SYNTAX)
+                }
+                DurationError::TooLong => {
+                    self.error(format!("\"{text}\" is out of range"), error.to_string())
+                }
+            }),
             other => Err(self.error(format!("is {}, not a duration", other.kind()), duration::SYNTAX)),
         }
     }
 
     /// One of some words, each with what it means.
-    pub(super) fn choice<T: Clone>(&self, words: &[(&str, T)]) -> Result<T, ScenarioError> {
+    pub(super) fn choice<T: Clone>(&self, words: &[(&'static str, T)]) -> Result<T, ScenarioError> {
         let names = || words.iter().map(|(word, _)| *word);
         let given = self.text()?;
         match words.iter().find(|(word, _)| *word == given) {

@@ -1,15 +1,20 @@
 //! `[slo]` and `[[assert]]`: what counts as good, and what must hold.
 
-use super::document::Node;
+use super::document::{Node, Value};
 use super::error::{ScenarioError, suggest};
 use super::policies;
 use super::section::{Field, Section};
 use crate::report::{Assertion, AssertionError, METRICS, Slo};
-use crate::run::World;
+use crate::run::{Params, World};
+
+/// The keys of `[slo]`.
+pub(super) const KEYS: &[&str] = &["ttft", "tpot"];
+/// The keys of `[[assert]]`.
+pub(super) const ASSERT_KEYS: &[&str] = &["metric", "policy", "mode", "op", "value", "versus", "params"];
 
 /// Reads `[slo]`.
 pub(super) fn read(node: &Node) -> Result<Slo, ScenarioError> {
-    let section = Section::open(node, "slo", &["ttft", "tpot"])?;
+    let section = Section::open(node, "slo", KEYS)?;
     Ok(Slo { ttft_ns: section.need("ttft")?.duration_ns()?, tpot_ns: section.need("tpot")?.duration_ns()? })
 }
 
@@ -29,14 +34,14 @@ pub(super) fn read_asserts(field: &Field<'_>, judged: Judged<'_>) -> Result<Vec<
 }
 
 fn assertion(item: &Field<'_>, judged: Judged<'_>) -> Result<Option<Assertion>, ScenarioError> {
-    let keys = ["metric", "policy", "mode", "op", "value", "versus"];
-    let section = Section::open(item.node, "assert", &keys)?;
+    let section = Section::open(item.node, "assert", ASSERT_KEYS)?;
     let (metric, op, value) = (section.need("metric")?, section.need("op")?, section.need("value")?);
     let policy = section.need("policy")?;
     let versus = section.get("versus");
     let mode = section.get("mode").map(|field| {
         field.choice(&[("virtual", Some(World::Virtual)), ("live", Some(World::Live)), ("both", None)])
     });
+    let params = section.get("params").map_or(Ok(Params::new()), |field| params(&field))?;
     let assertion = Assertion::new(
         metric.text()?,
         &policies::known_name(&policy)?,
@@ -45,6 +50,7 @@ fn assertion(item: &Field<'_>, judged: Judged<'_>) -> Result<Option<Assertion>, 
         value.number(-1e18..=1e18)?,
         versus.as_ref().map(policies::known_name).transpose()?.as_deref(),
     )
+    .map(|assertion| assertion.where_params(params))
     .map_err(|error| match error {
         AssertionError::Metric { given } => metric.error(
             format!("\"{given}\" is not a metric"),
@@ -60,6 +66,15 @@ fn assertion(item: &Field<'_>, judged: Judged<'_>) -> Result<Option<Assertion>, 
         all_run &= runs(field, judged)?;
     }
     Ok(all_run.then_some(assertion))
+}
+
+/// The values of parameters that a cell must have.
+fn params(field: &Field<'_>) -> Result<Params, ScenarioError> {
+    let value = |(name, field): (&str, Field<'_>)| match &field.node.value {
+        Value::List(_) | Value::Table(_) => Err(field.wrong_kind("a number or a word")),
+        plain => Ok((name.to_owned(), plain.to_json())),
+    };
+    Section::unchecked(field.node, field.path())?.fields().map(value).collect()
 }
 
 /// Whether the policy named by `field` runs.

@@ -14,7 +14,8 @@ const MOST_TOKENS: u32 = 1 << 22;
 /// Most requests of one run.
 const MOST_REQUESTS: u64 = 10_000_000;
 
-const KINDS: &[Kind] = &[
+/// The kinds of `[workload]` and the keys of each.
+pub(super) const KINDS: &[Kind] = &[
     (
         "shared_prefix",
         &[

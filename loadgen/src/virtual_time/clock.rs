@@ -4,10 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Events of type `E` by time; those of one moment come out in the order they were put in.
+///
+/// Background events (polls, ticks) put their successors on the heap themselves and so never run out. They do not
+/// keep the clock going: it ends when only they are left.
 #[derive(Debug)]
 pub(super) struct Clock<E> {
     heap: BinaryHeap<Reverse<Entry<E>>>,
     pushed: u64,
+    foreground: u64,
     now_ns: u64,
 }
 
@@ -15,24 +19,39 @@ pub(super) struct Clock<E> {
 struct Entry<E> {
     at_ns: u64,
     order: u64,
+    background: bool,
     event: E,
 }
 
 impl<E> Clock<E> {
     pub(super) fn new() -> Self {
-        Self { heap: BinaryHeap::new(), pushed: 0, now_ns: 0 }
+        Self { heap: BinaryHeap::new(), pushed: 0, foreground: 0, now_ns: 0 }
     }
 
     /// Puts `event` at `at_ns`, or now if that is past.
     pub(super) fn at(&mut self, at_ns: u64, event: E) {
-        let entry = Entry { at_ns: at_ns.max(self.now_ns), order: self.pushed, event };
+        self.foreground += 1;
+        self.put(at_ns, event, false);
+    }
+
+    /// As [`Clock::at`], for an event that does not keep the clock going.
+    pub(super) fn in_background(&mut self, at_ns: u64, event: E) {
+        self.put(at_ns, event, true);
+    }
+
+    fn put(&mut self, at_ns: u64, event: E, background: bool) {
+        let entry = Entry { at_ns: at_ns.max(self.now_ns), order: self.pushed, background, event };
         self.pushed += 1;
         self.heap.push(Reverse(entry));
     }
 
     /// The next event and its time, which becomes now.
     pub(super) fn next(&mut self) -> Option<(u64, E)> {
+        if self.foreground == 0 {
+            return None;
+        }
         let Reverse(entry) = self.heap.pop()?;
+        self.foreground -= u64::from(!entry.background);
         self.now_ns = entry.at_ns;
         Some((entry.at_ns, entry.event))
     }
@@ -74,5 +93,16 @@ mod tests {
         assert_eq!(order, "abcd");
         clock.at(2, 'e');
         assert_eq!(clock.next(), Some((5, 'e')), "what is past happens now");
+    }
+
+    #[test]
+    fn background_events_happen_but_do_not_keep_the_clock_going() {
+        let mut clock = Clock::new();
+        clock.in_background(1, 'p');
+        clock.at(2, 'r');
+        clock.in_background(3, 'q');
+        assert_eq!(clock.next(), Some((1, 'p')));
+        assert_eq!(clock.next(), Some((2, 'r')));
+        assert_eq!(clock.next(), None);
     }
 }

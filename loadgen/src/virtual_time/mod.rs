@@ -5,6 +5,7 @@
 //! HTTP itself. A hop has one fixed latency, and the hop between client and router has none.
 
 mod clock;
+mod monitor;
 mod world;
 
 use crate::run::Run;

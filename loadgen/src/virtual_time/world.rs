@@ -27,7 +27,7 @@ const SCOPE: ScopeId = ScopeId(0);
 
 /// What can happen, in the words of the one it happens to.
 #[derive(Debug)]
-enum Event {
+pub(super) enum Event {
     /// A client sends request `0`.
     Arrive(usize),
     /// A request reaches its engine's scheduler.
@@ -40,6 +40,8 @@ enum Event {
     Finish { seq: usize, end: End },
     /// The load monitor asks every worker.
     Poll,
+    /// The shell tells the core how far every stream has come.
+    Progress,
     /// The question reaches a worker.
     Sample { worker: usize, asked_ns: u64 },
     /// The answer reaches the router.
@@ -50,7 +52,7 @@ enum Event {
 
 /// How a request ended, as the client sees it.
 #[derive(Debug)]
-struct End {
+pub(super) struct End {
     prompt_tokens: u64,
     cached_tokens: u64,
     output_tokens: u64,
@@ -60,23 +62,22 @@ struct End {
 
 /// The cluster and everything under way in it.
 pub(super) struct World {
-    clock: Clock<Event>,
-    router: Router,
+    pub(super) clock: Clock<Event>,
+    pub(super) router: Router,
     index: Option<PrefixIndex>,
-    engines: Vec<Engine>,
+    pub(super) engines: Vec<Engine>,
     /// The earliest wake-up already on the heap, per engine.
     wake_ns: Vec<Option<u64>>,
-    router_wake_ns: Option<u64>,
+    pub(super) router_wake_ns: Option<u64>,
     requests: Vec<PlannedRequest>,
     pacing: Pacing,
     next_arrival: usize,
-    leases: Vec<Option<LeaseId>>,
+    pub(super) leases: Vec<Option<LeaseId>>,
     records: Vec<RequestRecord>,
     finished: u64,
     itl_ns: Histogram<u64>,
-    hop_ns: u64,
+    pub(super) hop_ns: u64,
     overhead_ns: u64,
-    poll_ns: Option<u64>,
     /// Scratch for engine events.
     events: Vec<EngineEvent>,
 }
@@ -99,7 +100,6 @@ impl World {
         let mut world = Self {
             clock: Clock::new(),
             index: signals.prefix_index.map(PrefixIndex::new),
-            poll_ns: signals.loads.then(|| router.config().load_poll_interval_ns),
             router,
             wake_ns: vec![None; engines.len()],
             engines,
@@ -124,9 +124,7 @@ impl World {
     }
 
     fn start(&mut self) {
-        if self.poll_ns.is_some() {
-            self.clock.at(0, Event::Poll);
-        }
+        self.start_monitor();
         let at_once = match self.pacing {
             Pacing::Open => 1,
             Pacing::Closed { concurrency } => concurrency as usize,
@@ -152,7 +150,7 @@ impl World {
     pub(super) fn run(&mut self, progress: &mut dyn FnMut(u64)) {
         let total = self.requests.len() as u64;
         while self.finished < total {
-            // Every request not ended has an event on the heap that carries it on, so the heap is not empty.
+            // Every request that has not ended has an event on the heap that carries it on.
             let Some((now_ns, event)) = self.clock.next() else { break };
             let before = self.finished;
             self.handle(now_ns, event);
@@ -173,13 +171,9 @@ impl World {
             Event::Finish { seq, end } => self.end(now_ns, seq, end),
             Event::Poll => self.poll(now_ns),
             Event::Sample { worker, asked_ns } => self.sample(now_ns, worker, asked_ns),
-            Event::Report { worker, asked_ns, report } => {
-                self.router.report_loads(asked_ns, now_ns, worker_id(worker), Ok(report));
-            }
-            Event::RouterTick => {
-                self.router_wake_ns = None;
-                self.router.tick(now_ns);
-            }
+            Event::Report { worker, asked_ns, report } => self.report(now_ns, worker, asked_ns, report),
+            Event::Progress => self.progress(now_ns),
+            Event::RouterTick => self.router_tick(now_ns),
         }
     }
 
@@ -215,12 +209,14 @@ impl World {
             Some(index) => index.lookup(SCOPE, view),
             None => Matches::default(),
         };
+        // As live: the prefix group is the routing key.
+        let routing_key = self.requests[seq].group.map(|group| group.to_string());
         let request = RouteRequest {
             scope: SCOPE,
             prompt: view,
             prompt_tokens: prompt.len() as u64,
             output_budget: Some(u64::from(self.requests[seq].output_tokens)),
-            keys: RoutingKeys::default(),
+            keys: RoutingKeys { routing_key: routing_key.as_deref(), ..RoutingKeys::default() },
             exclude: &[],
         };
         let assignment = self.router.assign(now_ns, &request, &matches).ok()?;
@@ -239,11 +235,15 @@ impl World {
             priority: 0,
             namespace: 0,
         };
+        let prompt_tokens = submit.prompt.len() as u64;
         let mut events = std::mem::take(&mut self.events);
         let refusal = self.engines[worker].submit(now_ns, submit, &mut events).err();
         self.collect(events);
         if let Some(refusal) = refusal {
-            let end = End::failed(refusal.status(), &refusal.to_string());
+            // A stream begins with status 200 and tells of the refusal in a frame; only the scheduler's own ones count
+            // the prompt.
+            let mut end = End::failed(200, &refusal.to_string());
+            end.prompt_tokens = if refusal.is_scheduler_abort() { prompt_tokens } else { 0 };
             self.clock.at(now_ns + self.hop_ns, Event::Finish { seq, end });
         }
         self.arm_engine(worker);
@@ -255,6 +255,11 @@ impl World {
             return;
         }
         self.wake_ns[worker] = None;
+        self.bring_up_to(now_ns, worker);
+    }
+
+    /// Lets an engine do everything until `now_ns`.
+    pub(super) fn bring_up_to(&mut self, now_ns: u64, worker: usize) {
         let mut events = std::mem::take(&mut self.events);
         self.engines[worker].advance(now_ns, &mut events);
         self.collect(events);
@@ -288,13 +293,12 @@ impl World {
                     output_tokens,
                     ..
                 } => {
-                    let (status, error) = as_answer(reason);
                     let end = End {
                         prompt_tokens: u64::from(prompt_tokens),
                         cached_tokens: u64::from(cached_tokens),
                         output_tokens: u64::from(output_tokens),
-                        status,
-                        error: error.to_owned(),
+                        status: 200,
+                        error: error_of(reason).to_owned(),
                     };
                     self.clock.at(at_ns + self.hop_ns, Event::Finish { seq: id.0 as usize, end });
                 }
@@ -331,40 +335,6 @@ impl World {
         }
     }
 
-    // === the load monitor, with the staleness it has live ===
-
-    fn poll(&mut self, now_ns: u64) {
-        for worker in 0..self.engines.len() {
-            self.clock.at(now_ns + self.hop_ns, Event::Sample { worker, asked_ns: now_ns });
-        }
-        if let Some(interval_ns) = self.poll_ns {
-            self.clock.at(now_ns + interval_ns, Event::Poll);
-        }
-    }
-
-    fn sample(&mut self, now_ns: u64, worker: usize, asked_ns: u64) {
-        let mut events = std::mem::take(&mut self.events);
-        self.engines[worker].advance(now_ns, &mut events);
-        self.collect(events);
-        self.arm_engine(worker);
-        let loads = self.engines[worker].loads();
-        let report = LoadReport {
-            total_tokens: loads.total_tokens,
-            running: loads.running,
-            waiting: loads.waiting,
-            token_usage: loads.token_usage,
-        };
-        self.clock.at(now_ns + self.hop_ns, Event::Report { worker, asked_ns, report });
-    }
-
-    fn arm_router(&mut self) {
-        let Some(at_ns) = self.router.next_deadline() else { return };
-        if self.router_wake_ns.is_none_or(|armed| at_ns < armed) {
-            self.router_wake_ns = Some(at_ns);
-            self.clock.at(at_ns, Event::RouterTick);
-        }
-    }
-
     /// The results.
     pub(super) fn finish(self, cell: &Cell, seed: u64) -> Run {
         Run::of(cell, seed, self.records, self.itl_ns)
@@ -377,16 +347,15 @@ impl End {
     }
 }
 
-/// The status and the error of an answer that ended so, as its client sees them.
-fn as_answer(reason: FinishReason) -> (u16, &'static str) {
+/// The error in the last frame of a stream that ended so; empty if there is none.
+fn error_of(reason: FinishReason) -> &'static str {
     match reason {
-        FinishReason::Length => (200, ""),
-        FinishReason::Abort { message } => (200, message),
-        FinishReason::Error { status, message } => (status, message),
+        FinishReason::Length => "",
+        FinishReason::Abort { message } | FinishReason::Error { message, .. } => message,
     }
 }
 
 /// Workers are added in order to a new router, so ids are places.
-fn worker_id(worker: usize) -> WorkerId {
+pub(super) fn worker_id(worker: usize) -> WorkerId {
     WorkerId(worker as u32)
 }

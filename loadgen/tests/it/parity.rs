@@ -31,3 +31,45 @@ fn every_policy_hits_live_what_it_hits_in_virtual_time() {
     let (best, worst) = (hits.iter().copied().fold(0.0, f64::max), hits.iter().copied().fold(1.0, f64::min));
     assert!(best - worst >= 0.20, "a scenario that cannot tell policies apart proves nothing: {hits:?}");
 }
+
+/// What the engine refuses must look alike in both worlds.
+#[test]
+fn a_refused_request_has_the_same_record_live_and_in_virtual_time() {
+    const REFUSED: &str = r#"
+schema = 1
+name = "refused"
+mode = "both"
+[workload]
+kind = "shared_prefix"
+groups = 2
+prompts_per_group = 2
+system_tokens = 600
+question_tokens = 100
+output_tokens = 4
+[arrival]
+kind = "constant"
+rate = 50.0
+[fleet]
+workers = 2
+LIMIT
+[router]
+policies = ["round_robin"]
+"#;
+    for limit in ["context = 400", "context = 4096\nkv_tokens = 600"] {
+        let bench = Bench::new();
+        let scenario = bench.file("s.toml", &REFUSED.replace("LIMIT", limit));
+        let ended = bench.run(&[scenario.to_str().unwrap()]);
+        assert_eq!(ended.code, Some(0), "{limit}: {}", ended.stderr);
+        let mut reader = csv::Reader::from_path(bench.out().join("requests.csv")).unwrap();
+        let headers = reader.headers().unwrap().clone();
+        let columns = ["status", "error", "prompt_tokens", "output_tokens", "worker", "reason"]
+            .map(|name| headers.iter().position(|h| h == name).unwrap());
+        let rows: Vec<Vec<String>> = reader
+            .records()
+            .map(|row| columns.iter().map(|c| row.as_ref().unwrap()[*c].to_owned()).collect())
+            .collect();
+        let (in_virtual, live) = rows.split_at(4);
+        assert_eq!(in_virtual, live, "{limit}");
+        assert!(!live[0][1].is_empty(), "{limit}: it is refused");
+    }
+}

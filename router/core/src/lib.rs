@@ -16,10 +16,11 @@ pub mod policy;
 pub mod prompt;
 pub mod request;
 pub mod router;
+pub mod spelling;
 
 pub use fleet::{Role, Worker, WorkerSpec};
 pub use ids::{ScopeId, WorkerId};
-pub use ledger::loads::{LoadReport, LoadUnknown};
+pub use ledger::loads::LoadReport;
 pub use ledger::{LeaseId, Load, Outcome};
 pub use policy::{
     OptionError, OptionKind, OptionSpec, OptionValue, POLICIES, PolicyConfig, PolicyRow, Reason, Signals,

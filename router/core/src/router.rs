@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::fleet::{Fleet, Role, Worker, WorkerSpec};
 use crate::index::Matches;
-use crate::ledger::loads::{LoadReport, LoadUnknown};
+use crate::ledger::loads::LoadReport;
 use crate::ledger::{Account, LeaseId, Ledger, Load, Outcome, Tally};
 use crate::policy::{Candidate, Candidates, Choice, Decision, Policy, PolicyConfig, Reason, Signals};
 use crate::prompt::{CHARS_PER_TOKEN, INDEXED_BYTES, PromptView};
@@ -18,8 +18,9 @@ use crate::{ScopeId, WorkerId};
 /// Nanoseconds between two questions for a worker's load.
 pub const DEFAULT_LOAD_POLL_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// Nanoseconds after which a load report is no longer believed: three questions without an answer.
-pub const DEFAULT_LOAD_REPORT_TTL_NS: u64 = 3 * DEFAULT_LOAD_POLL_INTERVAL_NS;
+/// Poll intervals, counted from the asking, for which a load report is believed: one that is lost is made good by the
+/// next, a second one is news.
+const REPORT_LIFE: u64 = 3;
 
 /// How a router is to work.
 #[derive(Debug, Clone)]
@@ -30,8 +31,6 @@ pub struct RouterConfig {
     pub seed: u64,
     /// Nanoseconds between two questions for a worker's load.
     pub load_poll_interval_ns: u64,
-    /// Nanoseconds, counted from the asking, after which a load report is no longer believed.
-    pub load_report_ttl_ns: u64,
 }
 
 /// A configuration that cannot work.
@@ -40,14 +39,6 @@ pub enum PolicyError {
     /// Nobody can be asked all the time.
     #[error("the load poll interval must be above 0")]
     NoPollInterval,
-    /// Every report would be too old before the next one.
-    #[error("load reports would expire after {ttl_ns} ns, before the next poll at {interval_ns} ns")]
-    ReportsExpireEarly {
-        /// When reports expire.
-        ttl_ns: u64,
-        /// When the next one comes.
-        interval_ns: u64,
-    },
 }
 
 /// A worker and what is in flight on it.
@@ -88,21 +79,12 @@ impl RouterConfig {
     /// This policy and seed, the rest by default.
     #[must_use]
     pub fn new(policy: PolicyConfig, seed: u64) -> Self {
-        Self {
-            policy,
-            seed,
-            load_poll_interval_ns: DEFAULT_LOAD_POLL_INTERVAL_NS,
-            load_report_ttl_ns: DEFAULT_LOAD_REPORT_TTL_NS,
-        }
+        Self { policy, seed, load_poll_interval_ns: DEFAULT_LOAD_POLL_INTERVAL_NS }
     }
 
-    fn check(&self) -> Result<(), PolicyError> {
-        let (interval_ns, ttl_ns) = (self.load_poll_interval_ns, self.load_report_ttl_ns);
-        match interval_ns {
-            0 => Err(PolicyError::NoPollInterval),
-            _ if ttl_ns < interval_ns => Err(PolicyError::ReportsExpireEarly { ttl_ns, interval_ns }),
-            _ => Ok(()),
-        }
+    /// How long a load report is believed, in nanoseconds from the asking.
+    fn load_report_ttl_ns(&self) -> u64 {
+        self.load_poll_interval_ns.saturating_mul(REPORT_LIFE)
     }
 }
 
@@ -123,9 +105,11 @@ impl Router {
     /// # Errors
     /// The configuration cannot work.
     pub fn new(config: RouterConfig) -> Result<Self, PolicyError> {
-        config.check()?;
+        if config.load_poll_interval_ns == 0 {
+            return Err(PolicyError::NoPollInterval);
+        }
         let signals = config.policy.signals();
-        let ledger = Ledger::new(signals.loads.then_some(config.load_report_ttl_ns));
+        let ledger = Ledger::new(signals.loads.then_some(config.load_report_ttl_ns()));
         let policy = config.policy.build();
         Ok(Self { config, signals, policy, fleet: Fleet::new(), ledger })
     }
@@ -161,7 +145,7 @@ impl Router {
     }
 
     /// Says whether a worker may get requests; whether that is news. A worker that comes back after it was down may have
-    /// lost its cache: the caller should then make the prefix index forget it.
+    /// lost its cache: the caller should then clear it in the prefix index.
     pub fn set_healthy(&mut self, now_ns: u64, id: WorkerId, healthy: bool) -> bool {
         let changed = self.fleet.set_healthy(id, healthy);
         if changed {
@@ -237,15 +221,10 @@ impl Router {
         self.ledger.finish(now_ns, lease, outcome)
     }
 
-    /// A worker's answer to the question for its load that was sent at `asked_ns`.
-    pub fn report_loads(
-        &mut self,
-        asked_ns: u64,
-        now_ns: u64,
-        worker: WorkerId,
-        report: Result<LoadReport, LoadUnknown>,
-    ) {
-        self.ledger.report(asked_ns.min(now_ns), worker, report.ok());
+    /// A worker's answer to the question for its load that was sent at `asked_ns`; `None` if it gave none that is
+    /// understood.
+    pub fn report_loads(&mut self, asked_ns: u64, now_ns: u64, worker: WorkerId, report: Option<LoadReport>) {
+        self.ledger.report(asked_ns.min(now_ns), worker, report);
     }
 
     /// Time has come to `now_ns`.

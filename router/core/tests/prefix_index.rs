@@ -122,8 +122,12 @@ impl Model {
         }
     }
 
-    fn forget(&mut self, worker: u32) {
+    fn clear(&mut self, worker: u32) {
         self.owned.remove(&worker);
+    }
+
+    fn forget(&mut self, worker: u32) {
+        self.clear(worker);
         self.forgotten.push(worker);
     }
 
@@ -148,6 +152,7 @@ enum Op {
     },
     /// Of the n-th credit that is still out.
     Withdraw(usize),
+    Clear(u32),
     Forget(u32),
     Sweep(usize),
     Lookup {
@@ -172,6 +177,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         12 => (0..2_u32, prompt(), 0..4_u32).prop_map(|(scope, prompt, worker)| Op::Credit { scope, prompt, worker }),
         4 => (0..8_usize).prop_map(Op::Withdraw),
+        2 => (0..4_u32).prop_map(Op::Clear),
         1 => (0..4_u32).prop_map(Op::Forget),
         2 => (0..4_usize).prop_map(Op::Sweep),
         4 => (0..2_u32, prompt()).prop_map(|(scope, prompt)| Op::Lookup { scope, prompt }),
@@ -219,6 +225,11 @@ impl Pair {
                 self.agree(scope, &prompt);
             }
             Op::Withdraw(_) => {}
+            Op::Clear(worker) => {
+                self.model.clear(*worker);
+                self.index.clear(WorkerId(*worker));
+                assert_eq!(self.index.chars_of(WorkerId(*worker)), 0);
+            }
             Op::Forget(worker) => {
                 self.model.forget(*worker);
                 self.index.forget(WorkerId(*worker));
@@ -410,6 +421,27 @@ fn a_late_credit_does_not_bring_a_forgotten_worker_back() {
     index.credit(SCOPE, text("prompt"), WorkerId(0));
     assert_eq!(index.stats().chars, [(WorkerId(1), 6)]);
     assert_eq!(rows(&index, "prompt"), [(1, 6)]);
+}
+
+#[test]
+fn a_cleared_worker_owns_what_it_is_credited_with_afterwards_and_nothing_else() {
+    let mut index = index(1000);
+    let old = index.credit(SCOPE, text("system prompt"), WorkerId(0));
+    index.credit(SCOPE, text("system prompt"), WorkerId(1));
+    index.clear(WorkerId(0));
+    assert_eq!(rows(&index, "system prompt"), [(1, 13)]);
+    assert_eq!((index.chars_of(WorkerId(0)), index.stats().chars), (0, vec![(WorkerId(1), 13)]));
+    index.credit(SCOPE, text("system"), WorkerId(0));
+    assert_eq!(rows(&index, "system prompt"), [(0, 6), (1, 13)], "before the sweep");
+    index.withdraw(text("system prompt"), old);
+    while index.sweep(1) {
+        index.check().expect("invariants");
+    }
+    assert_eq!(rows(&index, "system prompt"), [(0, 6), (1, 13)], "and after it");
+    assert_eq!(index.stats().chars, [(WorkerId(0), 6), (WorkerId(1), 13)]);
+    index.clear(WorkerId(0));
+    index.clear(WorkerId(0));
+    assert_eq!(rows(&index, "system prompt"), [(1, 13)]);
 }
 
 #[test]

@@ -8,11 +8,12 @@ use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, value_parser};
 
 use super::policy;
+use crate::api_key::ApiKey;
 use crate::config::{Config, HealthConfig, Settings};
 use crate::upstream::Address;
 
 /// A streaming reverse proxy for SGLang workers.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(name = "router", version, max_term_width = 120)]
 struct Args {
     /// Base URLs of the workers, separated by blanks; a repeated flag adds
@@ -30,6 +31,10 @@ struct Args {
     /// Port of the metrics listener; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 29000)]
     prometheus_port: u16,
+    /// Key that requests to a model must carry as `Authorization: Bearer KEY`; it is passed on to the worker [default:
+    /// none is needed]
+    #[arg(long, value_name = "KEY")]
+    api_key: Option<String>,
     /// Longest request body in bytes; a longer one is refused with 413
     #[arg(long, value_name = "BYTES", default_value_t = 536_870_912, value_parser = value_parser!(u64).range(1..))]
     max_payload_size: u64,
@@ -136,6 +141,8 @@ pub(super) fn parse(args: impl Iterator<Item = OsString>) -> Result<Parsed, Stop
         settings: Settings {
             max_payload_size: usize::try_from(args.max_payload_size).unwrap_or(usize::MAX),
             request_timeout: Duration::from_secs(args.request_timeout_secs),
+            api_key: args.api_key.as_deref().map(api_key).transpose()?,
+            recovery_secs: args.health_check_interval_secs,
             decision_headers: args.decision_headers,
         },
         load_poll_interval: args.load_poll_interval_secs,
@@ -144,6 +151,13 @@ pub(super) fn parse(args: impl Iterator<Item = OsString>) -> Result<Parsed, Stop
         exit_with_stdin: args.exit_with_stdin,
     };
     Ok(Parsed { config, log_level: args.log_level, warnings })
+}
+
+/// A key that cannot be sent is refused without being repeated.
+fn api_key(text: &str) -> Result<ApiKey, Stop> {
+    let refusal =
+        || Stop::Wrong("--api-key: takes one or more visible ASCII characters, without blanks".to_owned());
+    ApiKey::new(text).ok_or_else(refusal)
 }
 
 fn health(args: &Args) -> Option<HealthConfig> {
@@ -173,7 +187,9 @@ fn workers(given: &[String]) -> Result<Vec<Address>, String> {
 fn address(flag: &str, host: &str, port: u16) -> Result<SocketAddr, Stop> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let found = (bare, port).to_socket_addrs().ok().and_then(|mut found| found.next());
-    found.ok_or_else(|| Stop::Wrong(format!("{flag}: `{host}` is no address of this machine")))
+    found.ok_or_else(|| Stop::Wrong(format!(
+            "{flag}: `{host}` cannot be resolved; give an IP address such as 127.0.0.1, or a name that this machine knows"
+        )))
 }
 
 fn default_threads() -> usize {

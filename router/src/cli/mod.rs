@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::Config;
-use crate::server;
+use crate::{raise_open_files, server};
 
 const USAGE_ERROR: u8 = 2;
 const START_ERROR: u8 = 5;
@@ -31,6 +31,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     for warning in &parsed.warnings {
         tracing::warn!("{warning}");
     }
+    raise_open_files();
     start(&parsed.config)
 }
 

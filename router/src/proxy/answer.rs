@@ -15,7 +15,7 @@ use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use router_core::Outcome;
 use tokio::time::Sleep;
 
-use super::lease::{Lease, outcome};
+use super::lease::Lease;
 use super::meter::Meter;
 use super::note::Note;
 use crate::upstream::{Connection, Pool, PoolKey};
@@ -140,7 +140,8 @@ impl AnswerBody {
 
     /// The answer has been read to its end, so its connection may serve another request.
     fn complete(&mut self) {
-        let outcome = outcome(self.status, self.meter.counts());
+        let counts = self.meter.counts();
+        let outcome = Outcome::of_status(self.status.as_u16(), counts.cached_tokens, counts.prompt_tokens);
         if let Some(Held { connection, pool, key }) = self.settle(outcome) {
             pool.give_back(key, connection);
         }

@@ -1,22 +1,17 @@
-//! One try at one worker: a request goes out, a response head comes back.
+//! One try at one worker: the request that goes out, and why no response head came back.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Uri, Version, header, request};
 use http_body_util::Full;
-use hyper::body::Incoming;
 
 use crate::error::Refusal;
-use crate::upstream::{Address, Connection, ExchangeError, Pool, PoolKey};
+use crate::upstream::{Address, NoAnswer};
 
 /// Why a try gave no response head; what the operator may know, as against what the client is told.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    #[error("cannot connect: {0}")]
-    Connect(#[source] std::io::Error),
-    #[error("the connection broke before a response head: {0}")]
-    Broken(#[source] hyper::Error),
-    #[error("the connection was closed before the request was written")]
-    Unsent,
+    #[error("{0}")]
+    NoAnswer(#[from] NoAnswer),
     #[error("no response head within the time limit")]
     TimedOut,
 }
@@ -25,8 +20,8 @@ impl Failure {
     /// What the client is told.
     pub(crate) fn refusal(&self) -> Refusal {
         match self {
-            Self::Connect(_) => Refusal::ConnectFailed,
-            Self::Broken(_) | Self::Unsent => Refusal::UpstreamBroken,
+            Self::NoAnswer(NoAnswer::Connect(_)) => Refusal::ConnectFailed,
+            Self::NoAnswer(NoAnswer::Broken(_) | NoAnswer::Unsent) => Refusal::UpstreamBroken,
             Self::TimedOut => Refusal::UpstreamTimeout,
         }
     }
@@ -57,32 +52,4 @@ fn origin_form(uri: Uri) -> Uri {
     }
     let path = uri.into_parts().path_and_query;
     path.map_or_else(|| Uri::from_static("/"), Uri::from)
-}
-
-/// Sends the request on an idle connection or a new one.
-///
-/// An idle connection may turn out to be closed; if nothing of the request was written to it, a new one is used
-/// and nobody has noticed.
-///
-/// # Errors
-/// [`Failure`].
-pub(crate) async fn attempt(
-    pool: &Pool,
-    key: PoolKey,
-    address: &Address,
-    mut request: Request<Full<Bytes>>,
-) -> Result<(Connection, http::Response<Incoming>), Failure> {
-    if let Some(mut connection) = pool.take(key) {
-        match connection.exchange(request).await {
-            Ok(response) => return Ok((connection, response)),
-            Err(ExchangeError::Broken(error)) => return Err(Failure::Broken(error)),
-            Err(ExchangeError::Unsent(unsent)) => request = *unsent,
-        }
-    }
-    let mut connection = pool.connect(address).await.map_err(Failure::Connect)?;
-    match connection.exchange(request).await {
-        Ok(response) => Ok((connection, response)),
-        Err(ExchangeError::Broken(error)) => Err(Failure::Broken(error)),
-        Err(ExchangeError::Unsent(_)) => Err(Failure::Unsent),
-    }
 }

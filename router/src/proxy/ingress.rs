@@ -28,10 +28,7 @@ pub(crate) async fn receive(
 ) -> Result<Bytes, Refusal> {
     let announced = body.size_hint().exact();
     if announced.is_some_and(|length| length > limit as u64) {
-        // A client that asked for permission first has sent nothing yet.
-        if !headers.contains_key(header::EXPECT) {
-            drain(body).await;
-        }
+        discard(headers, body).await;
         return Err(Refusal::PayloadTooLarge);
     }
     let first = match next(body).await? {
@@ -62,6 +59,14 @@ async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Refusal> {
         }
     }
     Ok(None)
+}
+
+/// Takes a body that is not wanted off the connection, as far as its client may be sending it already: one that asked
+/// for permission first is not.
+pub(crate) async fn discard(headers: &HeaderMap, body: &mut Incoming) {
+    if !headers.contains_key(header::EXPECT) {
+        drain(body).await;
+    }
 }
 
 async fn drain(body: &mut Incoming) {

@@ -8,7 +8,6 @@ use router_core::index::Credit;
 use router_core::{Assignment, LeaseId, Outcome};
 
 use super::endpoint::Endpoint;
-use super::meter::Counts;
 use super::prepare;
 use crate::shared::Shared;
 
@@ -65,14 +64,6 @@ impl std::fmt::Debug for Lease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lease").field("id", &self.id).field("open", &self.open).finish_non_exhaustive()
     }
-}
-
-/// The outcome of a complete answer.
-pub(crate) fn outcome(status: http::StatusCode, counts: Counts) -> Outcome {
-    if status.is_server_error() {
-        return Outcome::Failed;
-    }
-    Outcome::Completed { cached_tokens: counts.cached_tokens, prompt_tokens: counts.prompt_tokens }
 }
 
 /// A booking that no response head has confirmed: the lease, and the credit in the prefix index that is

@@ -25,18 +25,17 @@ pub(crate) use answer::{AnswerBody, Cut};
 pub(crate) use endpoint::{ENDPOINTS, Endpoint, find};
 
 use crate::body::Body;
-use crate::error::Refusal;
+use crate::error::{Answer, Refusal};
 use crate::server::Context;
+use crate::upstream::exchange;
 use answer::{Booked, Held};
+use attempt::Failure;
 use lease::Booking;
 use note::Note;
 
 const DECIDED_WORKER: HeaderName = HeaderName::from_static("x-router-worker");
 const DECIDED_REASON: HeaderName = HeaderName::from_static("x-router-reason");
 const DECIDED_TOKENS: HeaderName = HeaderName::from_static("x-router-predicted-tokens");
-
-/// An answer, and the code of the refusal if the router made it itself.
-pub(crate) type Answer = (Response<Body>, &'static str);
 
 /// Proxies one request to row `at` of the endpoint table.
 pub(crate) async fn handle(
@@ -48,15 +47,19 @@ pub(crate) async fn handle(
     let arrived_ns = context.shared.clock.now_ns();
     let deadline = Box::pin(tokio::time::sleep(context.shared.settings.request_timeout));
     let (head, mut body) = request.into_parts();
+    if context.shared.settings.api_key.as_ref().is_some_and(|key| !key.admits(&head.headers)) {
+        ingress::discard(&head.headers, &mut body).await;
+        return Refusal::Unauthorized.answer();
+    }
     let limit = context.shared.settings.max_payload_size;
     let body = match ingress::receive(&head.headers, &mut body, limit).await {
         Ok(body) => body,
-        Err(refusal) => return refuse(refusal),
+        Err(refusal) => return refusal.answer(),
     };
     let booked = prepare::book(&context.shared, endpoint, &head.headers, &body);
     let (assignment, booking, streaming) = match booked {
         Ok(booked) => booked,
-        Err(refusal) => return refuse(refusal),
+        Err(refusal) => return refusal.answer(),
     };
     let place = context.shared.place(assignment.worker);
     context.shared.metrics.decided(at, streaming, place, assignment.reason.as_str());
@@ -81,15 +84,15 @@ async fn give(
     let worker = &context.shared.fleet[place];
     let tried = tokio::select! {
         biased;
-        tried = attempt::attempt(&context.pool, place, &worker.address, request) => tried,
-        () = deadline.as_mut() => Err(attempt::Failure::TimedOut),
+        tried = exchange(&context.pool, place, &worker.address, request) => tried.map_err(Failure::from),
+        () = deadline.as_mut() => Err(Failure::TimedOut),
     };
     let (connection, response) = match tried {
         Ok(answered) => answered,
         Err(failure) => {
             tracing::warn!(worker = %worker.address.url, "no answer: {failure}");
             booking.fail();
-            return refuse(failure.refusal());
+            return failure.refusal().answer();
         }
     };
     let (mut head, inner) = response.into_parts();
@@ -101,10 +104,6 @@ async fn give(
     let booked = Booked { held, lease, note };
     let body = AnswerBody::new(inner, is_stream, head.status, deadline, booked);
     (Response::from_parts(head, Body::Answer(Box::new(body))), "")
-}
-
-fn refuse(refusal: Refusal) -> Answer {
-    (refusal.response(), refusal.code())
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, header};
 use protocol::view::{First, RequestView};
 use router_core::index::{Credit, Matches};
-use router_core::{Assignment, PromptView, Role, RouteRequest, RoutingKeys};
+use router_core::{Assignment, PromptView, Role, RouteRequest, RoutingKeys, Unroutable};
 
 use super::endpoint::Endpoint;
 use super::lease::{Booking, Lease, Pledge};
+use crate::api_key::ApiKey;
 use crate::error::Refusal;
 use crate::shared::Shared;
 
@@ -24,7 +25,7 @@ const IMPLICIT_KEYS: [HeaderName; 3] =
 /// Only `assign` runs under the decision lock; reading the body and walking the index do not.
 ///
 /// # Errors
-/// [`Refusal::NoWorker`].
+/// No worker can have the request; the log says why.
 pub(crate) fn book(
     shared: &Arc<Shared>,
     endpoint: &'static Endpoint,
@@ -39,7 +40,7 @@ pub(crate) fn book(
         prompt,
         prompt_tokens: view.prompt.estimated_tokens(),
         output_budget: view.output_budget,
-        keys: routing_keys(headers),
+        keys: routing_keys(headers, shared.settings.api_key.as_ref()),
         exclude: &[],
     };
     let matches = match &shared.index {
@@ -48,7 +49,7 @@ pub(crate) fn book(
     };
     let now_ns = shared.clock.now_ns();
     let assigned = shared.router.lock().assign(now_ns, &request, &matches);
-    let assignment = assigned.map_err(|_| Refusal::NoWorker)?;
+    let assignment = assigned.map_err(|why| refusal(shared, why))?;
     let lease = Lease::new(Arc::clone(shared), &assignment);
     let credit = shared.index.as_ref().map(|index| index.write().credit(scope, prompt, assignment.worker));
     let pledge = Pledge::new(Arc::clone(shared), endpoint, body.clone(), credit);
@@ -72,11 +73,25 @@ fn prompt_view<'a>(view: &'a RequestView<'_>) -> PromptView<'a> {
     }
 }
 
-fn routing_keys(headers: &HeaderMap) -> RoutingKeys<'_> {
+fn refusal(shared: &Shared, why: Unroutable) -> Refusal {
+    tracing::warn!("a request is refused: {why}");
+    match why {
+        Unroutable::NoWorkers => Refusal::NoWorkers,
+        Unroutable::NoneHealthy { .. } | Unroutable::AllTried { .. } => {
+            Refusal::NoneHealthy { retry_after_secs: shared.settings.recovery_secs }
+        }
+        Unroutable::TargetUnavailable => Refusal::TargetUnavailable,
+    }
+}
+
+/// The keys of a request. The router's own key tells no clients apart, since all of them show it.
+fn routing_keys<'a>(headers: &'a HeaderMap, own_key: Option<&ApiKey>) -> RoutingKeys<'a> {
+    let is_own =
+        |name: &HeaderName| *name == header::AUTHORIZATION && own_key.is_some_and(|key| key.admits(headers));
     let field = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     RoutingKeys {
         target_worker: field(&TARGET_WORKER),
         routing_key: field(&ROUTING_KEY),
-        implicit: IMPLICIT_KEYS.iter().find_map(field),
+        implicit: IMPLICIT_KEYS.iter().filter(|name| !is_own(name)).find_map(field),
     }
 }

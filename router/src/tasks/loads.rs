@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{StatusCode, Uri};
 use protocol::loads::LoadSummary;
-use router_core::{LoadReport, LoadUnknown};
+use router_core::LoadReport;
 use tokio::time::MissedTickBehavior;
 
 use crate::server::Context;
@@ -39,8 +39,7 @@ pub(super) async fn watch(context: Arc<Context>, place: usize, interval: Duratio
         if let Err(problem) = report {
             tracing::debug!(worker = %shared.fleet[place].address.url, "no load report: {problem:?}");
         }
-        let report = report.map_err(LoadUnknown::from);
-        shared.router.lock().report_loads(asked_ns, shared.clock.now_ns(), worker, report);
+        shared.router.lock().report_loads(asked_ns, shared.clock.now_ns(), worker, report.ok());
     }
 }
 
@@ -50,15 +49,6 @@ enum Unanswered {
     NoSuchPath,
     Unreachable,
     Unreadable,
-}
-
-impl From<Unanswered> for LoadUnknown {
-    fn from(problem: Unanswered) -> Self {
-        match problem {
-            Unanswered::Unreachable => Self::Unreachable,
-            Unanswered::NoSuchPath | Unanswered::Unreadable => Self::Unreadable,
-        }
-    }
 }
 
 async fn ask(

@@ -23,7 +23,7 @@ pub(crate) struct Connection {
 
 /// Why no response head came.
 #[derive(Debug)]
-pub(crate) enum ExchangeError {
+pub(super) enum ExchangeError {
     /// The connection was found closed before any of the request was written: it is safe to send it elsewhere.
     Unsent(Box<Request<Full<Bytes>>>),
     /// The connection broke, or what came back was not HTTP.
@@ -46,7 +46,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`ExchangeError`]; the connection is of no further use then.
-    pub(crate) async fn exchange(
+    pub(super) async fn exchange(
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, ExchangeError> {

@@ -6,10 +6,13 @@
 
 mod address;
 mod connection;
+mod exchange;
 mod pool;
 mod probe;
 
 pub(crate) use address::Address;
-pub(crate) use connection::{Connection, ExchangeError};
+pub(crate) use connection::Connection;
+use connection::ExchangeError;
+pub(crate) use exchange::{NoAnswer, exchange};
 pub(crate) use pool::{Pool, PoolKey};
 pub(crate) use probe::{Probe, ProbeError, probe};

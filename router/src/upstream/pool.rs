@@ -42,7 +42,7 @@ impl Pool {
     }
 
     /// An idle connection that is still good, if there is one: the one used last, so that surplus ages out.
-    pub(crate) fn take(&self, key: PoolKey) -> Option<Connection> {
+    pub(super) fn take(&self, key: PoolKey) -> Option<Connection> {
         let mut idle = self.idle[key].lock();
         while let Some(mut last) = idle.pop() {
             if last.since.elapsed() >= IDLE_LIMIT {
@@ -58,7 +58,7 @@ impl Pool {
     ///
     /// # Errors
     /// What the operating system said, or `TimedOut`.
-    pub(crate) async fn connect(&self, address: &Address) -> std::io::Result<Connection> {
+    pub(super) async fn connect(&self, address: &Address) -> std::io::Result<Connection> {
         match tokio::time::timeout(CONNECT_TIMEOUT, Connection::open(address)).await {
             Ok(opened) => opened,
             Err(_) => Err(std::io::ErrorKind::TimedOut.into()),

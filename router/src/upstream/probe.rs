@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 
-use super::{Address, Pool, PoolKey};
+use super::{Address, NoAnswer, Pool, PoolKey, exchange};
 
 /// Longest answer that is read.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
@@ -30,10 +30,8 @@ pub(crate) struct Probe<'a> {
 pub(crate) enum ProbeError {
     #[error("no answer within the time limit")]
     TimedOut,
-    #[error("cannot connect: {0}")]
-    Connect(#[source] std::io::Error),
-    #[error("the connection broke before an answer came")]
-    Broken,
+    #[error("{0}")]
+    NoAnswer(#[from] NoAnswer),
     #[error("the answer could not be read")]
     Unreadable,
 }
@@ -50,11 +48,7 @@ pub(crate) async fn probe(pool: &Pool, probe: Probe<'_>) -> Result<(StatusCode, 
 }
 
 async fn ask(pool: &Pool, probe: Probe<'_>) -> Result<(StatusCode, Bytes), ProbeError> {
-    let mut connection = match pool.take(probe.key) {
-        Some(connection) => connection,
-        None => pool.connect(probe.address).await.map_err(ProbeError::Connect)?,
-    };
-    let answer = connection.exchange(question(&probe)).await.map_err(|_| ProbeError::Broken)?;
+    let (mut connection, answer) = exchange(pool, probe.key, probe.address, question(&probe)).await?;
     let status = answer.status();
     let mut body = Box::pin(Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect());
     let read = std::future::poll_fn(|cx| {

@@ -1,5 +1,8 @@
 //! Workers that are not there, and how the router says so.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::common::worker::dead_url;
 use crate::common::{Message, Router, Worker, wait_until};
 
@@ -78,25 +81,30 @@ fn error_answers_of_a_worker_pass_unchanged() {
     wait_until("the load to be released", || router.loads() == [0]);
 }
 
-#[test]
-fn an_unhealthy_worker_gets_nothing_until_it_is_well_again() {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    let well = Arc::new(AtomicBool::new(false));
-    let state = Arc::clone(&well);
-    let flapping = Worker::start(move |conn, request| {
+/// A worker that answers every request, and its health probes by what `well` says.
+fn flapping(well: &Arc<AtomicBool>) -> Worker {
+    let state = Arc::clone(well);
+    Worker::start(move |conn, request| {
         let sick = request.first.starts_with("GET /health") && !state.load(Ordering::SeqCst);
         conn.answer(if sick { "503 Service Unavailable" } else { "200 OK" }, "", b"{}");
         true
-    });
+    })
+}
+
+fn first_is_healthy(router: &Router) -> bool {
+    let list = router.get("/workers").json();
+    list["workers"][0]["is_healthy"].as_bool().expect("a flag")
+}
+
+#[test]
+fn an_unhealthy_worker_gets_nothing_until_it_is_well_again() {
+    let well = Arc::new(AtomicBool::new(false));
+    let flapping = flapping(&well);
     let other = Worker::fixed("{}");
     let args =
         ["--policy", "round_robin", "--health-check-interval-secs", "1", "--health-failure-threshold", "2"];
     let router = Router::start(&[flapping.url(), other.url()], &args);
-    let healthy = || {
-        let list = router.get("/workers").json();
-        list["workers"][0]["is_healthy"].as_bool().expect("a flag")
-    };
+    let healthy = || first_is_healthy(&router);
     assert!(healthy(), "static workers start healthy");
     wait_until("the probes to fail", || !healthy());
     let served = || flapping.seen().iter().filter(|request| request.first.starts_with("POST")).count();
@@ -111,4 +119,28 @@ fn an_unhealthy_worker_gets_nothing_until_it_is_well_again() {
         assert_eq!(router.post("/generate", PROMPT).status(), 200);
     }
     assert_eq!(served(), 3);
+}
+
+#[test]
+fn a_worker_that_was_down_starts_without_a_prefix_and_earns_new_ones() {
+    let well = Arc::new(AtomicBool::new(true));
+    let worker = flapping(&well);
+    let args = ["--decision-headers", "--health-check-interval-secs", "1", "--health-failure-threshold", "1"];
+    let router = Router::start(
+        &[worker.url()],
+        &[&args[..], &["--health-success-threshold", "1", "--policy", "cache_aware"]].concat(),
+    );
+    let reason = || {
+        let answer = router.post("/generate", PROMPT);
+        assert_eq!(answer.status(), 200);
+        answer.header("x-router-reason").expect("a reason").to_owned()
+    };
+    assert_ne!(reason(), "cache_hit");
+    assert_eq!(reason(), "cache_hit");
+    well.store(false, Ordering::SeqCst);
+    wait_until("the probe to fail", || !first_is_healthy(&router));
+    well.store(true, Ordering::SeqCst);
+    wait_until("the probe to succeed", || first_is_healthy(&router));
+    assert_ne!(reason(), "cache_hit", "its cache may be lost");
+    assert_eq!(reason(), "cache_hit", "and fills again");
 }

@@ -111,10 +111,10 @@ impl Engine {
         found
     }
 
-    /// Empties the cache. False, and nothing done, when any request has not ended at `now_ns`.
+    /// Empties the cache. False, and nothing done, when any request has not ended.
     ///
-    /// The engine must have been advanced to that time: a flush reports no events.
-    pub fn flush(&mut self, _now_ns: u64) -> bool {
+    /// The engine must have been advanced to the time of the call: a flush reports no events.
+    pub fn flush(&mut self) -> bool {
         self.is_idle() && self.scheduler.flush()
     }
 
@@ -209,6 +209,11 @@ impl Engine {
     /// overlap schedule, one of which the last token is made and not yet known is left out: its end tells the rest.
     pub fn running(&self) -> impl Iterator<Item = (RequestId, u32)> {
         self.scheduler.outputs()
+    }
+
+    /// The requests of the running batch that have been retracted before, and how often.
+    pub fn retracted(&self) -> impl Iterator<Item = (RequestId, u32)> {
+        self.scheduler.running().retracted()
     }
 
     /// The bounds on the length of requests.

@@ -90,7 +90,7 @@ pub enum FinishReason {
     },
 }
 
-/// Why a request was not accepted.
+/// Why a request was not accepted. Its text is for the client.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// There is nothing to compute.
@@ -145,12 +145,6 @@ impl Refusal {
             Self::QueueFull => 503,
             _ => 400,
         }
-    }
-
-    /// The text for the client.
-    #[must_use]
-    pub fn message(&self) -> String {
-        self.to_string()
     }
 
     /// Whether SGLang's scheduler says this, so that the client of a stream gets it as a frame with

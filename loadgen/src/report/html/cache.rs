@@ -93,8 +93,8 @@ fn windows(run: &Run) -> Vec<(f64, f64)> {
     let seconds = |r: &RequestRecord| (r.intended_ns - start_ns) as f64 / 1e9;
     let point = |window: &[RequestRecord]| {
         let mean = window.iter().map(seconds).sum::<f64>() / window.len() as f64;
-        let good = || window.iter().filter(|r| r.succeeded());
-        good().any(|r| r.prompt_tokens > 0).then(|| (mean, hit_rate(good())))
+        let measured = window.iter().any(|r| r.succeeded() && r.prompt_tokens > 0);
+        measured.then(|| (mean, hit_rate(window)))
     };
     run.records.chunks(window_size(run.records.len())).filter_map(point).collect()
 }

@@ -3,8 +3,8 @@
 use minijinja::{Error, Value};
 use serde::Serialize;
 
-use super::super::best::{BASELINE, best, best_text, speedup};
-use super::super::format::{grouped, milliseconds, percent, trimmed};
+use super::super::best::{baseline_policy, best, best_text, speedup};
+use super::super::format::{duration_ms, grouped, milliseconds, percent, trimmed};
 use super::super::metric::Metric;
 use super::super::stats::Spread;
 use super::super::variant::Variant;
@@ -34,24 +34,25 @@ const COLUMNS: [Column; 14] = [
 ];
 
 #[derive(Serialize)]
-struct Facts {
-    worlds: Vec<WorldFacts>,
+struct Facts<'a> {
+    worlds: Vec<WorldFacts<'a>>,
 }
 
 #[derive(Serialize)]
-struct WorldFacts {
+struct WorldFacts<'a> {
     world: &'static str,
     seeds: usize,
     requests: String,
-    headings: Vec<Heading>,
+    headings: Vec<Heading<'a>>,
     rows: Vec<Row>,
+    lag: Option<String>,
     bars: Vec<Value>,
 }
 
 #[derive(Serialize)]
-struct Heading {
-    title: &'static str,
-    unit: &'static str,
+struct Heading<'a> {
+    title: &'a str,
+    unit: &'a str,
 }
 
 #[derive(Serialize)]
@@ -82,16 +83,17 @@ pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
     fill("policies.html", include_str!("../templates/policies.html"), Facts { worlds }).map(Some)
 }
 
-fn world_facts(view: &View<'_>, world: World) -> Result<WorldFacts, Error> {
+fn world_facts<'a>(view: &View<'a>, world: World) -> Result<WorldFacts<'a>, Error> {
     let columns: Vec<(&Column, &'static Metric)> = COLUMNS
         .iter()
         .filter_map(|column| Some((column, Metric::named(column.2)?)))
         .filter(|(_, metric)| view.of_world(world).any(|v| v.spread(metric).is_some()))
         .collect();
-    let compared = view.of_world(world).any(|v| speedup(&view.variants, v).is_some());
-    let mut headings: Vec<Heading> = columns.iter().map(|(c, _)| Heading { title: c.0, unit: c.1 }).collect();
-    if compared {
-        headings.insert(1, Heading { title: "against", unit: BASELINE });
+    let baseline = baseline_policy(&view.variants, world);
+    let mut headings: Vec<Heading<'_>> =
+        columns.iter().map(|(c, _)| Heading { title: c.0, unit: c.1 }).collect();
+    if let Some(policy) = baseline {
+        headings.insert(1, Heading { title: "vs.", unit: policy });
     }
     let champion = best(&view.variants, world).map(|place| &view.variants[place]);
     let row = |variant: &Variant<'_>| Row {
@@ -99,7 +101,7 @@ fn world_facts(view: &View<'_>, world: World) -> Result<WorldFacts, Error> {
         policy: variant.policy.to_owned(),
         params: view.distinction(variant),
         champion: champion.is_some_and(|c| std::ptr::eq(c, variant)),
-        cells: cells(view, variant, &columns, compared),
+        cells: cells(view, variant, &columns, baseline.is_some()),
     };
     let requests = view.of_world(world).map(|v| v.requests_and_failed().0 / v.seeds().max(1) as u64).max();
     Ok(WorldFacts {
@@ -108,11 +110,19 @@ fn world_facts(view: &View<'_>, world: World) -> Result<WorldFacts, Error> {
         requests: grouped(requests.unwrap_or(0) as f64),
         headings,
         rows: view.of_world(world).map(row).collect(),
+        lag: (world == World::Live).then(|| schedule_lag(view)).flatten(),
         bars: vec![
             bars(view, world, "Input throughput", "tok/s", "input_tok_s", grouped)?,
             bars(view, world, "Hit rate", "%", "hit_rate", percent)?,
         ],
     })
+}
+
+/// How late the generator sent, at its worst; `None` where nothing was measured. In virtual time it is never late.
+fn schedule_lag(view: &View<'_>) -> Option<String> {
+    let worst = |name| view.of_world(World::Live).filter_map(|v| v.median(name)).reduce(f64::max);
+    let (p50, p99) = (worst("send_lag_ms.p50")?, worst("send_lag_ms.p99")?);
+    Some(format!("p50 {}, p99 {}", duration_ms(p50), duration_ms(p99)))
 }
 
 fn cells(

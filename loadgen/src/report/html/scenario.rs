@@ -29,7 +29,7 @@ struct Definitions {
 pub(super) fn definitions() -> Result<Option<Value>, Error> {
     let entry = |m: &super::super::Metric| match m.name.split_once('.') {
         None => Some((m.name, m.unit, m.definition)),
-        Some((family, "mean")) => Some((family, m.unit, m.definition.trim_end_matches(" Arithmetic mean."))),
+        Some((family, "mean")) => Some((family, m.unit, m.definition)),
         Some(_) => None,
     };
     let rows = METRICS.iter().filter_map(entry).collect();

@@ -190,6 +190,18 @@ fn a_policy_table_has_a_row_per_variant_and_marks_the_best() {
 }
 
 #[test]
+fn only_the_live_table_tells_the_schedule_lag() {
+    let punctual = experiment(256, false);
+    assert_eq!(render(&punctual).unwrap().matches("Schedule lag").count(), 1);
+    let mut runs = punctual.runs().to_vec();
+    for run in runs.iter_mut().filter(|run| run.world == World::Live && run.policy == "random") {
+        run.records.iter_mut().for_each(|r| r.sent_ns = r.intended_ns + 7_000_000);
+    }
+    let late = Experiment::new(About::default(), runs, None, &[], Value::Null);
+    assert!(render(&late).unwrap().contains("p50 7.00 ms, p99 7.00 ms"));
+}
+
+#[test]
 fn curves_have_at_most_five_hundred_points() {
     let page = render(&experiment(2000, false)).unwrap();
     let lines: Vec<usize> = page

@@ -4,7 +4,7 @@ use minijinja::{Error, Value};
 use serde::Serialize;
 
 use super::super::assertion::{AssertOutcome, Verdict};
-use super::super::best::{BASELINE, RULE, baseline, best, best_among};
+use super::super::best::{RULE, baseline, best, best_among};
 use super::super::format::{figure, grouped, trimmed};
 use super::super::variant::Variant;
 use super::template::fill;
@@ -90,16 +90,14 @@ fn finding(view: &View<'_>, world: World) -> Option<Finding> {
     let champion = &variants[place];
     let against = baseline(variants, champion).filter(|v| v.policy != champion.policy);
     let others = || (0..variants.len()).filter(|p| variants[*p].world == world && *p != place).collect();
-    let reference = match against {
-        Some(reference) => reference,
-        None => &variants[best_among(variants, others())?],
+    let text = match against {
+        Some(reference) => comparison(view, champion, reference, ""),
+        None => comparison(view, champion, &variants[best_among(variants, others())?], ", the runner-up"),
     };
-    let text = comparison(view, champion, reference);
     Some(Finding { world: world.label(), policy: view.label(champion), text })
 }
 
-fn comparison(view: &View<'_>, champion: &Variant<'_>, reference: &Variant<'_>) -> String {
-    let role = if reference.policy == BASELINE { "" } else { ", the runner-up" };
+fn comparison(view: &View<'_>, champion: &Variant<'_>, reference: &Variant<'_>, role: &str) -> String {
     let pair = |name: &str| Some((champion.median(name)?, reference.median(name)?));
     let mut parts = Vec::new();
     if let Some((ours, theirs)) = pair("input_tok_s").filter(|p| p.1 > 0.0) {

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use super::PrefixIndex;
 use super::forest::Forest;
-use super::holdings::Leaf;
+use super::holdings::{Leaf, Tenant};
 use super::node::{Node, NodeId};
 use super::symbol::Symbol;
-use crate::ids::WorkerId;
 
 /// What the trees say a worker holds.
 #[derive(Debug, Default, PartialEq)]
@@ -25,17 +24,17 @@ impl PrefixIndex {
         let mut seen = BTreeMap::new();
         self.forests.text.check(&mut seen)?;
         self.forests.tokens.check(&mut seen)?;
-        for (worker, holding, _) in self.holdings.iter() {
-            let seen = seen.remove(&worker).unwrap_or_default();
+        for (tenant, holding) in self.holdings.iter() {
+            let seen = seen.remove(&tenant).unwrap_or_default();
             if (seen.chars, &seen.leaves) != (holding.chars, &holding.leaves) {
-                return Err(format!("{worker:?}: booked {holding:?}, found {seen:?}"));
+                return Err(format!("{tenant:?}: booked {holding:?}, found {seen:?}"));
             }
             if holding.chars > self.limits.max_tree_size {
-                return Err(format!("{worker:?} owns {} characters", holding.chars));
+                return Err(format!("{tenant:?} owns {} characters", holding.chars));
             }
         }
-        if let Some((worker, seen)) = seen.pop_first() {
-            return Err(format!("{worker:?} has rows but no holding: {seen:?}"));
+        if let Some((tenant, seen)) = seen.pop_first() {
+            return Err(format!("{tenant:?} has rows but no holding: {seen:?}"));
         }
         self.holdings.check()?;
         if self.bytes() as u64 > self.limits.max_tree_bytes {
@@ -46,7 +45,7 @@ impl PrefixIndex {
 }
 
 impl<S: Symbol> Forest<S> {
-    fn check(&self, seen: &mut BTreeMap<WorkerId, Seen>) -> Result<(), String> {
+    fn check(&self, seen: &mut BTreeMap<Tenant, Seen>) -> Result<(), String> {
         let (mut nodes, mut held) = (0, 0);
         let mut open: Vec<NodeId> = self.roots.values().copied().collect();
         while let Some(id) = open.pop() {
@@ -88,14 +87,14 @@ impl<S: Symbol> Forest<S> {
         &self,
         id: NodeId,
         node: &Node<S>,
-        seen: &mut BTreeMap<WorkerId, Seen>,
+        seen: &mut BTreeMap<Tenant, Seen>,
     ) -> Result<(), String> {
-        if !node.owners.as_slice().is_sorted_by(|a, b| a.worker < b.worker) {
+        if !node.owners.as_slice().is_sorted_by(|a, b| a.tenant < b.tenant) {
             return Err(format!("{id:?}: owners out of order: {node:?}"));
         }
         for owner in node.owners.as_slice() {
             let below =
-                node.children.values().filter_map(|&child| self.arena.node(child).owners.get(owner.worker));
+                node.children.values().filter_map(|&child| self.arena.node(child).owners.get(owner.tenant));
             let (mut kids, mut newest) = (0, 0);
             for row in below {
                 kids += 1;
@@ -105,10 +104,10 @@ impl<S: Symbol> Forest<S> {
                 return Err(format!("{id:?}: {kids} owned children, newest {newest}: {owner:?}"));
             }
             let above = self.arena.node(node.parent);
-            if above.parent != NodeId::NONE && above.owners.get(owner.worker).is_none() {
-                return Err(format!("{id:?}: {:?} does not own the parent", owner.worker));
+            if above.parent != NodeId::NONE && above.owners.get(owner.tenant).is_none() {
+                return Err(format!("{id:?}: {:?} does not own the parent", owner.tenant));
             }
-            let seen = seen.entry(owner.worker).or_default();
+            let seen = seen.entry(owner.tenant).or_default();
             seen.chars += u64::from(node.chars);
             if kids == 0 && seen.leaves.insert(owner.stamp.epoch(), S::leaf(id)).is_some() {
                 return Err(format!("{id:?}: two leaves of one epoch: {owner:?}"));

@@ -5,7 +5,7 @@
 
 use super::PrefixIndex;
 use super::forest::Path;
-use super::holdings::{Holding, Leaf};
+use super::holdings::{Holding, Leaf, Tenant};
 use super::memory::heap;
 use super::node::Owner;
 use super::ownership::MOST_NEW_NODES;
@@ -13,37 +13,38 @@ use super::symbol::{Forests, Symbol};
 use crate::ids::{ScopeId, WorkerId};
 
 impl PrefixIndex {
-    /// Returns the epoch of the credit, or `None` if there was nothing to note or no room for it.
+    /// Returns whom it was credited to and its epoch, or `None` if there was nothing to note or no room for it.
     pub(super) fn credit_run<S: Symbol>(
         &mut self,
         scope: ScopeId,
         run: &[S],
         worker: WorkerId,
-    ) -> Option<u64> {
+    ) -> Option<(Tenant, u64)> {
         let run = &run[..S::head(run, self.limits.max_tree_size).min(self.most_symbols::<S>())];
-        if run.is_empty() || self.holdings.is_forgotten(worker) {
+        if run.is_empty() {
             return None;
         }
+        let tenant = self.holdings.tenant(worker)?;
         self.epoch += 1;
         let epoch = self.epoch;
-        let mut path = self.make_room(scope, run, worker, epoch)?;
-        let holding = self.holdings.entry(worker);
+        let mut path = self.make_room(scope, run, tenant, epoch)?;
+        let holding = self.holdings.entry(worker, tenant);
         let forest = S::forest_mut(&mut self.forests);
         forest.cut(&mut path);
-        let lacking = forest.refresh(&path, worker, epoch, holding) + S::chars(&run[path.matched..]);
+        let lacking = forest.refresh(&path, tenant, epoch, holding) + S::chars(&run[path.matched..]);
         let over = (holding.chars + lacking).saturating_sub(self.limits.max_tree_size);
         if over > 0 {
-            self.evicted_chars += evict(&mut self.forests, over, worker, holding);
+            self.evicted_chars += evict(&mut self.forests, over, tenant, holding);
             // Nodes may have been joined.
             path = S::forest(&self.forests).walk(scope, run);
         }
         let forest = S::forest_mut(&mut self.forests);
         forest.cut(&mut path);
-        forest.grant(scope, &path, &run[path.matched..], worker, epoch, holding);
-        self.holdings.settle(worker);
+        forest.grant(scope, &path, &run[path.matched..], tenant, epoch, holding);
+        self.holdings.settle(tenant);
         debug_assert!(self.bytes() as u64 <= self.limits.max_tree_bytes);
         debug_assert!(self.chars_of(worker) <= self.limits.max_tree_size);
-        Some(epoch)
+        Some((tenant, epoch))
     }
 
     /// Frees memory until the rest of the run can be added; returns the path of the run. What the worker owns of it
@@ -52,22 +53,24 @@ impl PrefixIndex {
         &mut self,
         scope: ScopeId,
         run: &[S],
-        worker: WorkerId,
+        tenant: Tenant,
         epoch: u64,
     ) -> Option<Path> {
         let mut refreshed = false;
         loop {
             let forest = S::forest_mut(&mut self.forests);
             let path = forest.walk(scope, run);
-            let room = forest.room_for(&path, run, worker) + self.overhead();
+            let room = forest.room_for(&path, run, tenant) + self.overhead();
             let short = (self.bytes() + room).saturating_sub(self.limits.max_tree_bytes as usize);
             if short == 0 {
                 return Some(path);
             }
             if !refreshed {
-                let holding = self.holdings.entry(worker);
-                S::forest_mut(&mut self.forests).refresh(&path, worker, epoch, holding);
-                self.holdings.settle(worker);
+                // A newcomer owns nothing that could be refreshed.
+                if let Some(holding) = self.holdings.get_mut(tenant) {
+                    S::forest_mut(&mut self.forests).refresh(&path, tenant, epoch, holding);
+                    self.holdings.settle(tenant);
+                }
                 refreshed = true;
             }
             if !self.free_memory(short) {
@@ -76,34 +79,34 @@ impl PrefixIndex {
         }
     }
 
-    /// Takes away leaves, those of forgotten workers first, then the oldest, until `wanted` bytes are free or none
+    /// Takes away leaves, those of gone tenants first, then the oldest, until `wanted` bytes are free or none
     /// is left; false if there was none.
     fn free_memory(&mut self, wanted: usize) -> bool {
         let target = self.bytes().saturating_sub(wanted);
         let mut any = false;
         while !any || self.bytes() > target {
             if !self.clear_one_row() {
-                let Some((worker, holding)) = self.holdings.eldest() else { return any };
-                self.evicted_chars += evict_leaf(&mut self.forests, u64::MAX, worker, holding);
-                self.holdings.settle(worker);
+                let Some((tenant, holding)) = self.holdings.eldest() else { return any };
+                self.evicted_chars += evict_leaf(&mut self.forests, u64::MAX, tenant, holding);
+                self.holdings.settle(tenant);
             }
             any = true;
         }
         true
     }
 
-    /// Clears one row of a forgotten worker; false if there is none.
+    /// Clears one row of a gone tenant; false if there is none.
     pub(super) fn clear_one_row(&mut self) -> bool {
-        let Some((worker, holding)) = self.holdings.grave() else { return false };
-        evict_leaf(&mut self.forests, u64::MAX, worker, holding);
-        self.holdings.settle(worker);
+        let Some((tenant, holding)) = self.holdings.grave() else { return false };
+        evict_leaf(&mut self.forests, u64::MAX, tenant, holding);
+        self.holdings.settle(tenant);
         true
     }
 
     /// What a credit may cost besides the symbols, the rows along its path and the places in its own arena.
     fn overhead(&self) -> usize {
         let other_arena = self.forests.text.arena.growth(1).max(self.forests.tokens.arena.growth(1));
-        // The row list of a node that is split to shorten a leaf has at most a row for each worker.
+        // The row list of a node that is split to shorten a leaf has at most a row for each tenant.
         let shortened = heap(2 * size_of::<Owner>() * (self.holdings.len() + 1));
         MOST_NEW_NODES * NODE_OVERHEAD + self.holdings.growth() + other_arena + shortened
     }
@@ -122,19 +125,19 @@ impl PrefixIndex {
 const NODE_OVERHEAD: usize = 768;
 
 /// Takes `chars` characters from the worker, oldest first; returns how many it took.
-fn evict(forests: &mut Forests, chars: u64, worker: WorkerId, holding: &mut Holding) -> u64 {
+fn evict(forests: &mut Forests, chars: u64, tenant: Tenant, holding: &mut Holding) -> u64 {
     let mut taken = 0;
     while taken < chars && !holding.leaves.is_empty() {
-        taken += evict_leaf(forests, chars - taken, worker, holding);
+        taken += evict_leaf(forests, chars - taken, tenant, holding);
     }
     taken
 }
 
 /// Takes up to `chars` characters from the end of the worker's oldest leaf.
-fn evict_leaf(forests: &mut Forests, chars: u64, worker: WorkerId, holding: &mut Holding) -> u64 {
+fn evict_leaf(forests: &mut Forests, chars: u64, tenant: Tenant, holding: &mut Holding) -> u64 {
     match holding.leaves.values().next() {
-        Some(&Leaf::Text(node)) => forests.text.shrink(node, chars, worker, holding),
-        Some(&Leaf::Tokens(node)) => forests.tokens.shrink(node, chars, worker, holding),
+        Some(&Leaf::Text(node)) => forests.text.shrink(node, chars, tenant, holding),
+        Some(&Leaf::Tokens(node)) => forests.tokens.shrink(node, chars, tenant, holding),
         None => 0,
     }
 }

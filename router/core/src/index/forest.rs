@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 
 use super::arena::Arena;
+use super::holdings::Tenant;
 use super::memory::btree;
 use super::node::{Node, NodeId, Owners};
 use super::symbol::{Symbol, common_prefix};
-use crate::ids::{ScopeId, WorkerId};
+use crate::ids::ScopeId;
 
 /// Rows of a lookup: characters matched for each owner.
-pub(super) type Rows = SmallVec<[(WorkerId, u64); 8]>;
+pub(super) type Rows = SmallVec<[(Tenant, u64); 8]>;
 
 #[derive(Debug)]
 pub(super) struct Forest<S> {
@@ -74,7 +75,7 @@ impl<S: Symbol> Forest<S> {
         path
     }
 
-    /// Characters of `run` matched for each owner, in order of worker id.
+    /// Characters of `run` matched for each owner, in order of tenant.
     pub(super) fn lookup(&self, scope: ScopeId, run: &[S]) -> Rows {
         let mut rows = Rows::new();
         let Some(&root) = self.roots.get(&scope) else { return rows };
@@ -188,13 +189,13 @@ impl<S: Symbol> Forest<S> {
     }
 }
 
-/// Notes `chars` for each of the `owners`; all who are noted already stay, and both are in order of worker id.
+/// Notes `chars` for each of the `owners`; all who are noted already stay, and both are in order of tenant.
 fn note(rows: &mut Rows, owners: &Owners, chars: u64) {
     if rows.is_empty() {
-        rows.extend(owners.as_slice().iter().map(|owner| (owner.worker, chars)));
+        rows.extend(owners.as_slice().iter().map(|owner| (owner.tenant, chars)));
         return;
     }
-    let mut owners = owners.as_slice().iter().map(|owner| owner.worker).peekable();
+    let mut owners = owners.as_slice().iter().map(|owner| owner.tenant).peekable();
     for row in rows.iter_mut() {
         if owners.next_if_eq(&row.0).is_some() {
             row.1 = chars;

@@ -19,10 +19,6 @@ impl Matches {
         Self { rows, prompt_chars }
     }
 
-    pub(super) fn from_ordered(rows: SmallVec<[(WorkerId, u64); 8]>, prompt_chars: u64) -> Self {
-        Self { rows, prompt_chars }
-    }
-
     /// (worker, matched characters), in order of worker id. A worker without a row matches nothing.
     pub fn rows(&self) -> &[(WorkerId, u64)] {
         &self.rows

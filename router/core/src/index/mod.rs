@@ -24,7 +24,7 @@ mod node;
 mod ownership;
 mod symbol;
 
-use self::holdings::Holdings;
+use self::holdings::{Holdings, Tenant};
 pub use self::matches::Matches;
 use self::symbol::Forests;
 use crate::ids::{ScopeId, WorkerId};
@@ -48,7 +48,7 @@ pub struct IndexStats {
     pub nodes: u64,
     /// Characters evicted so far to stay within the bounds.
     pub evicted_chars: u64,
-    /// Characters owned by each worker that owns or owned any, in order of worker id.
+    /// Characters owned by each worker that was credited since it was last cleared, in order of worker id.
     pub chars: Vec<(WorkerId, u64)>,
 }
 
@@ -56,9 +56,8 @@ pub struct IndexStats {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Credit {
     scope: ScopeId,
-    worker: WorkerId,
-    /// 0 if nothing was credited.
-    epoch: u64,
+    /// To whom, and in which epoch; `None` if nothing was credited.
+    booked: Option<(Tenant, u64)>,
 }
 
 /// The prefix index; see the module.
@@ -82,48 +81,53 @@ impl PrefixIndex {
     /// How much of the prompt each worker is thought to hold. Pure: recency changes at [`Self::credit`] only.
     pub fn lookup(&self, scope: ScopeId, prompt: PromptView<'_>) -> Matches {
         let prompt = prompt.indexed();
-        let mut rows = match prompt {
+        let rows = match prompt {
             PromptView::Text(run) => self.forests.text.lookup(scope, run),
             PromptView::Tokens(run) => self.forests.tokens.lookup(scope, run),
             PromptView::Unreadable => Default::default(),
         };
-        if self.holdings.any_forgotten() {
-            rows.retain(|row| !self.holdings.is_forgotten(row.0));
-        }
-        Matches::from_ordered(rows, prompt.chars())
+        let live =
+            rows.iter().filter_map(|&(tenant, chars)| Some((self.holdings.get(tenant)?.worker, chars)));
+        Matches::new(live, prompt.chars())
     }
 
     /// Notes that the prompt went to `worker`: it owns all of the indexed part that fits within the bounds, as the
     /// most recent of what it owns. A forgotten worker is credited with nothing.
     pub fn credit(&mut self, scope: ScopeId, prompt: PromptView<'_>, worker: WorkerId) -> Credit {
-        let epoch = match prompt.indexed() {
+        let booked = match prompt.indexed() {
             PromptView::Text(run) => self.credit_run(scope, run, worker),
             PromptView::Tokens(run) => self.credit_run(scope, run, worker),
             PromptView::Unreadable => None,
         };
-        Credit { scope, worker, epoch: epoch.unwrap_or(0) }
+        Credit { scope, booked }
     }
 
     /// Undoes what this credit alone has brought about: ownership that it created and no later credit refreshed.
-    /// The prompt is the one that was credited.
+    /// The prompt is the one that was credited. Of a worker that was cleared since there is nothing to undo.
     pub fn withdraw(&mut self, prompt: PromptView<'_>, credit: Credit) {
-        let Credit { scope, worker, epoch } = credit;
-        let Some(holding) = self.holdings.get_mut(worker) else { return };
+        let Credit { scope, booked: Some((tenant, epoch)) } = credit else { return };
+        let Some(holding) = self.holdings.get_mut(tenant) else { return };
         match prompt.indexed() {
-            PromptView::Text(run) => self.forests.text.withdraw(scope, run, worker, epoch, holding),
-            PromptView::Tokens(run) => self.forests.tokens.withdraw(scope, run, worker, epoch, holding),
+            PromptView::Text(run) => self.forests.text.withdraw(scope, run, tenant, epoch, holding),
+            PromptView::Tokens(run) => self.forests.tokens.withdraw(scope, run, tenant, epoch, holding),
             PromptView::Unreadable => {}
         }
-        self.holdings.settle(worker);
+        self.holdings.settle(tenant);
     }
 
-    /// Forgets a worker for good, in constant time: it matches nothing from now on. Its memory comes back by
-    /// [`Self::sweep`], or when it is needed.
+    /// Takes everything from a worker whose cache may be lost, in constant time: it matches nothing until it is
+    /// credited again, and then only what it is credited with. Memory comes back by [`Self::sweep`], or when it is
+    /// needed.
+    pub fn clear(&mut self, worker: WorkerId) {
+        self.holdings.clear(worker);
+    }
+
+    /// [`Self::clear`] for good, for a worker that was removed: no credit counts for it any more.
     pub fn forget(&mut self, worker: WorkerId) {
         self.holdings.forget(worker);
     }
 
-    /// Clears away up to `budget_nodes` rows of forgotten workers; true while there is more to do.
+    /// Gives back up to `budget_nodes` rows of cleared and forgotten workers; true while there is more to do.
     pub fn sweep(&mut self, budget_nodes: usize) -> bool {
         for _ in 0..budget_nodes {
             if !self.clear_one_row() {
@@ -136,19 +140,20 @@ impl PrefixIndex {
     /// Sizes, for metrics.
     pub fn stats(&self) -> IndexStats {
         let nodes = self.forests.text.node_count() + self.forests.tokens.node_count();
-        let live = self.holdings.iter().filter(|row| !row.2);
-        let chars = live.map(|(worker, holding, _)| (worker, holding.chars)).collect();
         IndexStats {
             bytes: self.bytes() as u64,
             nodes: nodes as u64,
             evicted_chars: self.evicted_chars,
-            chars,
+            chars: self.holdings.chars().collect(),
         }
     }
 
     /// Characters owned by `worker`.
     pub fn chars_of(&self, worker: WorkerId) -> u64 {
-        self.holdings.get(worker).map_or(0, |holding| holding.chars)
+        self.holdings
+            .tenant(worker)
+            .and_then(|tenant| self.holdings.get(tenant))
+            .map_or(0, |holding| holding.chars)
     }
 
     fn bytes(&self) -> usize {

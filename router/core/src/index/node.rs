@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
+use super::holdings::Tenant;
 use super::memory::{btree, heap};
 use super::symbol::Symbol;
-use crate::ids::WorkerId;
 
 /// Place of a node in the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,16 +38,16 @@ impl Stamp {
     }
 }
 
-/// A worker's row in a node.
+/// A tenant's row in a node.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Owner {
-    pub(super) worker: WorkerId,
-    /// Children of the node that the worker owns as well; with none, the node is a leaf of this worker.
+    pub(super) tenant: Tenant,
+    /// Children of the node that the tenant owns as well; with none, the node is a leaf of this tenant.
     pub(super) kids: u32,
     pub(super) stamp: Stamp,
 }
 
-/// The owners of a node in order of worker id. Most nodes have one.
+/// The owners of a node in order of tenant. Most nodes have one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Owners(SmallVec<[Owner; 1]>);
 
@@ -56,27 +56,27 @@ impl Owners {
         &self.0
     }
 
-    fn find(&self, worker: WorkerId) -> Result<usize, usize> {
-        self.0.binary_search_by_key(&worker, |owner| owner.worker)
+    fn find(&self, tenant: Tenant) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&tenant, |owner| owner.tenant)
     }
 
-    pub(super) fn get(&self, worker: WorkerId) -> Option<&Owner> {
-        self.find(worker).ok().map(|at| &self.0[at])
+    pub(super) fn get(&self, tenant: Tenant) -> Option<&Owner> {
+        self.find(tenant).ok().map(|at| &self.0[at])
     }
 
-    pub(super) fn get_mut(&mut self, worker: WorkerId) -> Option<&mut Owner> {
-        self.find(worker).ok().map(|at| &mut self.0[at])
+    pub(super) fn get_mut(&mut self, tenant: Tenant) -> Option<&mut Owner> {
+        self.find(tenant).ok().map(|at| &mut self.0[at])
     }
 
     pub(super) fn insert(&mut self, owner: Owner) {
-        match self.find(owner.worker) {
+        match self.find(owner.tenant) {
             Ok(at) => self.0[at] = owner,
             Err(at) => self.0.insert(at, owner),
         }
     }
 
-    pub(super) fn remove(&mut self, worker: WorkerId) -> Option<Owner> {
-        let removed = self.find(worker).ok().map(|at| self.0.remove(at));
+    pub(super) fn remove(&mut self, tenant: Tenant) -> Option<Owner> {
+        let removed = self.find(tenant).ok().map(|at| self.0.remove(at));
         if self.0.spilled() && self.0.len() <= self.0.capacity() / 4 {
             self.0.shrink_to_fit();
         }
@@ -88,9 +88,9 @@ impl Owners {
         Self(self.0.iter().map(|owner| Owner { kids: 1, ..*owner }).collect())
     }
 
-    /// Whether both have the same workers with the same stamps.
+    /// Whether both have the same tenants with the same stamps.
     pub(super) fn same_as(&self, other: &Owners) -> bool {
-        let key = |owner: &Owner| (owner.worker, owner.stamp);
+        let key = |owner: &Owner| (owner.tenant, owner.stamp);
         self.0.len() == other.0.len() && self.0.iter().map(key).eq(other.0.iter().map(key))
     }
 
@@ -102,15 +102,15 @@ impl Owners {
         if self.0.spilled() { Self::bytes_of(self.0.capacity()) } else { 0 }
     }
 
-    /// At most this many bytes more when `worker` joins.
-    pub(super) fn growth(&self, worker: WorkerId) -> usize {
-        if self.0.len() < self.0.capacity() || self.get(worker).is_some() {
+    /// At most this many bytes more when `tenant` joins.
+    pub(super) fn growth(&self, tenant: Tenant) -> usize {
+        if self.0.len() < self.0.capacity() || self.get(tenant).is_some() {
             return 0;
         }
         Self::bytes_of((self.0.len() + 1).next_power_of_two())
     }
 
-    /// At most this many bytes for a copy that `worker` may join.
+    /// At most this many bytes for a copy that `tenant` may join.
     pub(super) fn copy_bytes(&self) -> usize {
         Self::bytes_of((self.0.len() + 1).next_power_of_two())
     }

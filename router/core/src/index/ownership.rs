@@ -1,28 +1,22 @@
 //! Who owns which run: granting, refreshing and taking away.
 //!
-//! Every change of a row goes through here, together with the same change in the worker's [`Holding`]: the number
+//! Every change of a row goes through here, together with the same change in the tenant's [`Holding`]: the number
 //! of its characters and its leaves in order of age.
 
 use super::forest::{Forest, Path};
-use super::holdings::Holding;
+use super::holdings::{Holding, Tenant};
 use super::memory::heap;
 use super::node::{NodeId, Owner, Stamp};
 use super::symbol::Symbol;
-use crate::ids::{ScopeId, WorkerId};
+use crate::ids::ScopeId;
 
 impl<S: Symbol> Forest<S> {
-    /// Makes the worker's rows along the path the newest; returns the characters on it that it does not own.
-    pub(super) fn refresh(
-        &mut self,
-        path: &Path,
-        worker: WorkerId,
-        epoch: u64,
-        holding: &mut Holding,
-    ) -> u64 {
+    /// Makes the tenant's rows along the path the newest; returns the characters on it that it does not own.
+    pub(super) fn refresh(&mut self, path: &Path, tenant: Tenant, epoch: u64, holding: &mut Holding) -> u64 {
         let mut lacking = 0;
         for &id in &path.nodes {
             let node = self.arena.node_mut(id);
-            let Some(owner) = node.owners.get_mut(worker) else {
+            let Some(owner) = node.owners.get_mut(tenant) else {
                 lacking += u64::from(node.chars);
                 continue;
             };
@@ -35,24 +29,24 @@ impl<S: Symbol> Forest<S> {
         lacking
     }
 
-    /// Gives the worker the whole of a refreshed path and `rest` below it.
+    /// Gives the tenant the whole of a refreshed path and `rest` below it.
     pub(super) fn grant(
         &mut self,
         scope: ScopeId,
         path: &Path,
         rest: &[S],
-        worker: WorkerId,
+        tenant: Tenant,
         epoch: u64,
         holding: &mut Holding,
     ) {
         for &id in &path.nodes {
-            if self.arena.node(id).owners.get(worker).is_none() {
-                self.own(id, worker, epoch, holding);
+            if self.arena.node(id).owners.get(tenant).is_none() {
+                self.own(id, tenant, epoch, holding);
             }
         }
         if !rest.is_empty() {
             let leaf = self.hang(scope, path, rest);
-            self.own(leaf, worker, epoch, holding);
+            self.own(leaf, tenant, epoch, holding);
         }
         // From below, because a fused node leaves its id to nobody.
         for &id in path.nodes.iter().rev() {
@@ -60,15 +54,15 @@ impl<S: Symbol> Forest<S> {
         }
     }
 
-    /// Adds the worker's row to a node whose parent has one of the same epoch.
-    fn own(&mut self, id: NodeId, worker: WorkerId, epoch: u64, holding: &mut Holding) {
+    /// Adds the tenant's row to a node whose parent has one of the same epoch.
+    fn own(&mut self, id: NodeId, tenant: Tenant, epoch: u64, holding: &mut Holding) {
         let stamp = Stamp::created(epoch);
         let (parent, chars) = self.edit(id, |node| {
             debug_assert!(!node.edge.is_empty(), "nobody owns a root or a vacant place");
-            node.owners.insert(Owner { worker, kids: 0, stamp });
+            node.owners.insert(Owner { tenant, kids: 0, stamp });
             (node.parent, node.chars)
         });
-        if let Some(above) = self.arena.node_mut(parent).owners.get_mut(worker) {
+        if let Some(above) = self.arena.node_mut(parent).owners.get_mut(tenant) {
             above.kids += 1;
         }
         holding.chars += u64::from(chars);
@@ -76,16 +70,16 @@ impl<S: Symbol> Forest<S> {
         holding.leaves.insert(epoch, S::leaf(id));
     }
 
-    /// Takes a leaf from its worker; returns how many characters that was.
-    pub(super) fn disown(&mut self, id: NodeId, worker: WorkerId, holding: &mut Holding) -> u64 {
-        let Some(owner) = self.edit(id, |node| node.owners.remove(worker)) else { return 0 };
+    /// Takes a leaf from its tenant; returns how many characters that was.
+    pub(super) fn disown(&mut self, id: NodeId, tenant: Tenant, holding: &mut Holding) -> u64 {
+        let Some(owner) = self.edit(id, |node| node.owners.remove(tenant)) else { return 0 };
         debug_assert_eq!(owner.kids, 0, "ownership is closed upwards: only leaves are taken away");
         let node = self.arena.node(id);
         let (parent, chars, orphaned) =
             (node.parent, u64::from(node.chars), node.owners.as_slice().is_empty());
         holding.chars -= chars;
         holding.leaves.remove(&owner.stamp.epoch());
-        if let Some(above) = self.arena.node_mut(parent).owners.get_mut(worker) {
+        if let Some(above) = self.arena.node_mut(parent).owners.get_mut(tenant) {
             above.kids -= 1;
             if above.kids == 0 {
                 holding.leaves.insert(above.stamp.epoch(), S::leaf(parent));
@@ -104,17 +98,17 @@ impl<S: Symbol> Forest<S> {
 
     /// Takes at least `chars` characters, and no whole character more, from the end of a leaf, or all of it if it
     /// has fewer; returns how many it took.
-    pub(super) fn shrink(&mut self, id: NodeId, chars: u64, worker: WorkerId, holding: &mut Holding) -> u64 {
+    pub(super) fn shrink(&mut self, id: NodeId, chars: u64, tenant: Tenant, holding: &mut Holding) -> u64 {
         let node = self.arena.node(id);
         let keep = S::tail(&node.edge, chars);
         if chars >= u64::from(node.chars) || keep == 0 {
-            return self.disown(id, worker, holding);
+            return self.disown(id, tenant, holding);
         }
         if node.owners.as_slice().len() > 1 {
             self.split(id, keep);
-            return self.disown(id, worker, holding);
+            return self.disown(id, tenant, holding);
         }
-        // The worker's alone, hence childless: cut in place.
+        // The tenant's alone, hence childless: cut in place.
         let taken = S::chars(&node.edge[keep..]);
         self.edit(id, |node| {
             let mut edge = std::mem::take(&mut node.edge).into_vec();
@@ -126,26 +120,26 @@ impl<S: Symbol> Forest<S> {
         taken
     }
 
-    /// Takes from the worker what the credit of `epoch` created along the run and no later one refreshed.
+    /// Takes from the tenant what the credit of `epoch` created along the run and no later one refreshed.
     pub(super) fn withdraw(
         &mut self,
         scope: ScopeId,
         run: &[S],
-        worker: WorkerId,
+        tenant: Tenant,
         epoch: u64,
         holding: &mut Holding,
     ) {
         for &id in self.walk(scope, run).nodes.iter().rev() {
-            let owner = self.arena.node(id).owners.get(worker);
+            let owner = self.arena.node(id).owners.get(tenant);
             if owner.is_some_and(|owner| owner.stamp == Stamp::created(epoch) && owner.kids == 0) {
-                self.disown(id, worker, holding);
+                self.disown(id, tenant, holding);
             }
         }
     }
 
-    /// At most this many bytes more when the worker is granted the whole path and the rest of the run.
-    pub(super) fn room_for(&self, path: &Path, run: &[S], worker: WorkerId) -> usize {
-        let joined: usize = path.nodes.iter().map(|&id| self.arena.node(id).owners.growth(worker)).sum();
+    /// At most this many bytes more when the tenant is granted the whole path and the rest of the run.
+    pub(super) fn room_for(&self, path: &Path, run: &[S], tenant: Tenant) -> usize {
+        let joined: usize = path.nodes.iter().map(|&id| self.arena.node(id).owners.growth(tenant)).sum();
         let split = path.inside.map_or(0, |(id, _)| self.arena.node(id).owners.copy_bytes());
         let rest = heap(size_of_val(&run[path.matched..]));
         joined + split + rest + self.arena.growth(MOST_NEW_NODES)

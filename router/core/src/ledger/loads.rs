@@ -37,17 +37,6 @@ pub struct LoadReport {
     pub token_usage: f64,
 }
 
-/// Why a worker's load is not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum LoadUnknown {
-    /// No answer.
-    #[error("no answer to the question for its load")]
-    Unreachable,
-    /// An answer of a form that is not understood.
-    #[error("the answer to the question for its load is not understood")]
-    Unreadable,
-}
-
 /// A worker's load by its own account, brought up to now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReportedLoad {

@@ -46,6 +46,15 @@ pub enum Outcome {
     ClientGone,
 }
 
+impl Outcome {
+    /// How a leg ended whose answer of this HTTP status came in full: what an engine refuses is an answer too, but one of
+    /// 500 or above is its failure.
+    #[must_use]
+    pub fn of_status(status: u16, cached_tokens: Option<u64>, prompt_tokens: Option<u64>) -> Self {
+        if status >= 500 { Self::Failed } else { Self::Completed { cached_tokens, prompt_tokens } }
+    }
+}
+
 /// How many legs of a worker ended in which way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {

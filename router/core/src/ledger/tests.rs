@@ -27,6 +27,16 @@ fn reported(ledger: &Ledger, now_ns: u64) -> Option<(u64, u64)> {
 }
 
 #[test]
+fn an_answer_of_500_or_above_is_a_failure_and_a_refusal_is_not() {
+    let completed = Outcome::Completed { cached_tokens: Some(3), prompt_tokens: Some(9) };
+    for (status, outcome) in
+        [(200, completed), (400, completed), (499, completed), (500, Outcome::Failed), (503, Outcome::Failed)]
+    {
+        assert_eq!(Outcome::of_status(status, Some(3), Some(9)), outcome, "{status}");
+    }
+}
+
+#[test]
 fn a_leg_is_counted_in_requests_and_tokens_until_it_ends() {
     let mut ledger = ledger(None);
     let now = |ledger: &Ledger| ledger.accounts()[0].load();

@@ -1,9 +1,9 @@
 //! A policy's name and options, checked when they are set.
 
 use super::options::{OptionError, OptionSpec, OptionValue, did_you_mean};
-use super::spelling;
 use super::table::{POLICIES, PolicyRow};
 use super::{Policy, Signals};
+use crate::spelling;
 
 /// Which policy, with which options. Whatever it holds is allowed.
 #[derive(Debug, Clone)]

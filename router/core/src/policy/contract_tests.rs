@@ -10,7 +10,7 @@ use crate::ledger::{LeaseId, Load, Outcome};
 use crate::request::{RouteRequest, RoutingKeys, Unroutable};
 use crate::router::Router;
 use crate::testing::{DONE, REQUEST, SECOND, in_flight, router, worker_spec};
-use crate::{LoadReport, LoadUnknown, PromptView, WorkerId, WorkerSpec};
+use crate::{LoadReport, PromptView, WorkerId, WorkerSpec};
 
 const KEYS: [&str; 4] = ["alpha", "beta", "gamma", ""];
 
@@ -79,7 +79,7 @@ impl Traffic {
         let (worker, garbage) = (self.any_worker(), self.below(4));
         let tokens = if garbage == 0 { u64::MAX } else { self.below(100_000) as u64 };
         let report = LoadReport { total_tokens: tokens, running: 3, waiting: 1, token_usage: 0.5 };
-        let report = if garbage == 1 { Err(LoadUnknown::Unreachable) } else { Ok(report) };
+        let report = (garbage != 1).then_some(report);
         self.router.report_loads(self.now_ns.saturating_sub(1000), self.now_ns, worker, report);
     }
 

@@ -20,7 +20,6 @@ mod prefix_hash;
 mod random;
 mod ring;
 mod round_robin;
-mod spelling;
 mod sticky;
 mod table;
 

@@ -149,10 +149,8 @@ fn only_policies_that_use_the_index_predict() {
 }
 
 #[test]
-fn intervals_that_cannot_work_are_refused() {
-    let good = RouterConfig::new(config("power_of_two", &[]), 1);
-    let never = RouterConfig { load_poll_interval_ns: 0, ..good.clone() };
+fn a_poll_interval_of_zero_is_refused() {
+    let never =
+        RouterConfig { load_poll_interval_ns: 0, ..RouterConfig::new(config("power_of_two", &[]), 1) };
     assert_eq!(Router::new(never).map(|_| ()), Err(PolicyError::NoPollInterval));
-    let early = RouterConfig { load_report_ttl_ns: good.load_poll_interval_ns - 1, ..good };
-    assert!(matches!(Router::new(early), Err(PolicyError::ReportsExpireEarly { .. })));
 }

@@ -1,14 +1,12 @@
 //! In which order cached leaves are given up.
 
 use super::tree::NodeId;
-use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
 /// Which leaf goes first (`--radix-eviction-policy`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Eviction {
     /// The one whose last use is longest ago.
     #[default]
@@ -40,6 +38,26 @@ pub(super) struct Usage {
 pub(super) struct Rank(i64, u64);
 
 impl Eviction {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::Lru, Self::Lfu, Self::Slru, Self::Priority];
+
+    /// SGLang's word for it.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Lru => "lru",
+            Self::Lfu => "lfu",
+            Self::Slru => "slru",
+            Self::Priority => "priority",
+        }
+    }
+
+    /// The one with that [label](Self::label).
+    #[must_use]
+    pub fn from_label(label: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|eviction| eviction.label() == label)
+    }
+
     pub(super) fn rank(self, usage: Usage) -> Rank {
         let first = match self {
             Self::Lru => 0,

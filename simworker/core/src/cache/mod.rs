@@ -29,11 +29,10 @@ pub use pool::Full;
 
 use pool::Pool;
 use protocol::tokenizer::Token;
-use serde::{Deserialize, Serialize};
 use tree::Tree;
 
 /// What a [`KvCache`] is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheConfig {
     /// Tokens per page, at least 1. Only whole pages are shared between requests.
     pub page_size: u32,

@@ -29,6 +29,9 @@ pub struct EngineLoads {
     pub new_token_ratio: f64,
     /// Tokens with KV over the running requests.
     pub context_tokens: u64,
+    /// Requests thrown out of the batch for lack of KV between the last two reports (SGLang reports at each prefill and
+    /// every 40 decode steps).
+    pub retracted_lately: u64,
     /// Tokens that are free, not even cached.
     pub free_tokens: u64,
     /// Tokens that are cached and idle.
@@ -61,6 +64,7 @@ impl Engine {
             cache_hit_rate: meters.hit_rate(),
             new_token_ratio: scheduler.new_token_ratio(),
             context_tokens: scheduler.running().context(),
+            retracted_lately: meters.retracted_lately(),
             free_tokens: scheduler.running().free(cache),
             evictable_tokens: cache.evictable(),
             total_prefill_uncached_tokens: totals.prefill_uncached_tokens,

@@ -111,7 +111,9 @@ impl Scheduler {
                 break reason;
             }
         };
-        // With nothing running, nothing would ever leave and lift the mark.
+        // SGLang marks the running batch, and also when only the new batch has members; but an empty running batch is
+        // replaced by the new one, mark and all, before it is looked at again (`scheduler.py`,
+        // `get_next_batch_to_run`). So with nothing running the next pass tries anew.
         self.full = stopped_by == Verdict::NoTokens && !self.running.is_empty();
     }
 

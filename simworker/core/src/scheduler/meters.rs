@@ -65,6 +65,9 @@ pub(crate) struct Meters {
     pub(crate) totals: EngineTotals,
     moments: DecodeMoments,
     after_decode: bool,
+    /// Requests retracted since the last report, and as of it.
+    retracted: u64,
+    reported_retracted: u64,
     /// Of the last prefill batch: tokens computed, tokens cached.
     last_prefill: (u64, u64),
     interval: Interval,
@@ -90,6 +93,7 @@ impl Meters {
         self.totals.prefill_busy_ns = self.prefill_busy.ns();
         self.last_prefill = (computed, cached);
         self.after_decode = false;
+        self.report();
     }
 
     pub(crate) fn decode(&mut self, batch: u64, at_ns: u64, span: Ticks) {
@@ -107,10 +111,18 @@ impl Meters {
             moments.batch_us += batch * us;
             moments.generated += batch;
         }
-        self.interval.add(batch, at_ns);
+        if self.interval.add(batch, at_ns) {
+            self.report();
+        }
+    }
+
+    /// SGLang refreshes its gauges here.
+    fn report(&mut self) {
+        self.reported_retracted = std::mem::take(&mut self.retracted);
     }
 
     pub(crate) fn retracted(&mut self, request: &Request) {
+        self.retracted += 1;
         self.totals.retractions += 1;
         self.totals.retracted_input_tokens += request.prompt.len() as u64;
         self.totals.retracted_output_tokens += u64::from(request.produced);
@@ -142,6 +154,11 @@ impl Meters {
         self.interval.tok_s
     }
 
+    /// Requests that were retracted between the last two reports.
+    pub(crate) fn retracted_lately(&self) -> u64 {
+        self.reported_retracted
+    }
+
     /// None before the first step that counts.
     pub(crate) fn moments(&self) -> Option<DecodeMoments> {
         (self.moments.steps > 0).then_some(self.moments)
@@ -149,17 +166,19 @@ impl Meters {
 }
 
 impl Interval {
-    fn add(&mut self, tokens: u64, at_ns: u64) {
+    /// Counts a step; true when it completes an interval.
+    fn add(&mut self, tokens: u64, at_ns: u64) -> bool {
         if self.began_ns == 0 {
             self.began_ns = at_ns;
-            return;
+            return false;
         }
         self.steps += 1;
         self.tokens += tokens;
         if self.steps < LOG_INTERVAL {
-            return;
+            return false;
         }
         let tok_s = self.tokens as f64 * 1e9 / (at_ns - self.began_ns).max(1) as f64;
         *self = Self { began_ns: at_ns, tok_s, ..Self::default() };
+        true
     }
 }

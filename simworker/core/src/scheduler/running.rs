@@ -75,6 +75,12 @@ impl RunningBatch {
         self.members.iter().map(|member| (member.admitted.request.id, member.produced(self.done)))
     }
 
+    /// Members that were retracted before, and how often.
+    pub(crate) fn retracted(&self) -> impl Iterator<Item = (RequestId, u32)> {
+        let requests = self.members.iter().map(|member| &member.admitted.request);
+        requests.filter(|request| request.retractions > 0).map(|request| (request.id, request.retractions))
+    }
+
     /// The `n` members that joined last.
     pub(crate) fn newest(&mut self, n: usize) -> impl Iterator<Item = &mut Admitted> {
         let at = self.members.len() - n;

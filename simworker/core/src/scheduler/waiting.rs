@@ -99,16 +99,17 @@ impl WaitingQueue {
 
 /// The tree over waiting requests that in-batch prefix caching matches against.
 ///
-/// SGLang builds a radix tree; but only whether a match reaches [`IN_BATCH_SHARED`] tokens matters, and that is
-/// so exactly if the first tokens in that number are those of a request inserted before.
+/// SGLang builds a radix tree with pages of one token; but only whether a match reaches [`IN_BATCH_SHARED`] tokens
+/// matters, and that is so exactly if the first tokens in that number are those of a request inserted before. The
+/// whole sequence is matched here, unlike in the real tree, which leaves the last token to be computed
+/// (`SchedulePolicy._compute_prefix_matches` in `schedule_policy.py`).
 #[derive(Default)]
 struct InBatch(BTreeSet<(u64, Vec<Token>)>);
 
 impl InBatch {
     /// Whether `tokens` shares enough with a request seen before; it is remembered if not.
     fn shares(&mut self, namespace: u64, tokens: &[Token]) -> bool {
-        let matchable = &tokens[..tokens.len().saturating_sub(1)];
-        match matchable.get(..IN_BATCH_SHARED) {
+        match tokens.get(..IN_BATCH_SHARED) {
             Some(head) => !self.0.insert((namespace, head.to_vec())),
             None => false,
         }
@@ -162,8 +163,8 @@ mod tests {
             request(1, (0..50).chain(2000..2100)),
             request(2, (1000..1060).chain(3000..3100)),
             request(3, 0..400),
-            request(4, 1000..1032),
-            request(5, 1000..1033),
+            request(4, 1000..1031),
+            request(5, 1000..1032),
         ]
     }
 
@@ -175,7 +176,7 @@ mod tests {
 
     #[test]
     fn requests_wait_for_the_first_of_their_prefix() {
-        // 2 and 5 share 60 and 32 matchable tokens with 0; 4 only 31, as its last token must be computed.
+        // 2 and 5 share 60 and 32 tokens with 0, 5 with its last one counted; 4 shares only 31.
         assert_eq!(order(true, Schedule::Lpm, mixed()), [3, 1, 0, 4, 2, 5]);
     }
 

@@ -126,12 +126,17 @@ fn the_one_with_fewest_outputs_gives_way_and_comes_back_with_them() {
         |id, block| simworker_core::Submit { ignore_eos: false, ..request(id, &[(block, 100)], 250) };
     let script = vec![submit(0, hopeful(0, 1)), submit(1, hopeful(1, 2))];
     let mut engine = Engine::new(config.clone()).unwrap();
-    let events = play(&mut engine, &script, |engine| engine.check().unwrap());
+    let mut told = 0;
+    let events = play(&mut engine, &script, |engine| {
+        engine.check().unwrap();
+        told += engine.retracted().map(|(id, times)| id.0 * u64::from(times)).max().unwrap_or(0).min(1 - told);
+    });
     assert_eq!((end(&events, 0).retractions, end(&events, 1).retractions), (0, 1));
     assert_eq!((end(&events, 0).outputs, end(&events, 1).outputs), (250, 250));
     assert_eq!(end(&events, 1).cached, 0, "what it finds when it comes back does not count");
     let totals = engine.totals();
     assert_eq!((totals.retractions, totals.generated_tokens), (1, 500));
+    assert_eq!(told, 1, "it is told while the request goes on");
     assert!(totals.prefill_uncached_tokens > 200, "its outputs were computed again");
     let firsts = events.iter().filter(|event| matches!(event, Event::FirstToken { .. })).count();
     assert_eq!(firsts, 2, "a first token comes once");
@@ -141,6 +146,16 @@ fn the_one_with_fewest_outputs_gives_way_and_comes_back_with_them() {
     let events = run(config, &script);
     assert_eq!(end(&events, 1).retractions, 0);
     assert!(first_ns(&events, 1) > end(&events, 0).at_ns);
+}
+
+#[test]
+fn with_nothing_running_a_full_batch_is_tried_again_at_once() {
+    // Admitted together, both would be charged with all they may still make; once the first runs, only a share.
+    let config = EngineConfig { kv_tokens: 800, conservativeness: 0.1, ..a100() };
+    let hopeful = |id| simworker_core::Submit { ignore_eos: false, ..request(id, &[(id, 100)], 400) };
+    let events = run(config, &vec![submit(0, hopeful(0)), submit(0, hopeful(1))]);
+    assert!(first_ns(&events, 1) > first_ns(&events, 0), "not in one batch");
+    assert!(first_ns(&events, 1) < end(&events, 0).at_ns, "yet before the first leaves");
 }
 
 #[test]
@@ -194,7 +209,7 @@ fn refusals_leave_no_trace() {
     engine.submit(0, request(0, &[(1, 10)], 5), &mut events).unwrap();
     assert_eq!(engine.submit(0, request(0, &[(1, 10)], 5), &mut events), Err(Refusal::DuplicateId));
     let full = engine.submit(0, request(1, &[(1, 10)], 5), &mut events).unwrap_err();
-    assert_eq!((full.status(), full.message().as_str()), (503, "The request queue is full."));
+    assert_eq!((full.status(), full.to_string().as_str()), (503, "The request queue is full."));
     assert!(events.is_empty());
     engine.check().unwrap();
 }
@@ -204,18 +219,18 @@ fn a_flush_needs_an_idle_engine_and_empties_the_cache() {
     let mut engine = Engine::new(a100()).unwrap();
     let mut events = Vec::new();
     engine.submit(0, request(0, &[(1, 100)], 5), &mut events).unwrap();
-    assert!(!engine.flush(0));
+    assert!(!engine.flush());
     engine.advance(10_000_000, &mut events);
-    assert!(!engine.flush(10_000_000));
+    assert!(!engine.flush());
     engine.advance(LATER_NS, &mut events);
     assert_eq!(engine.loads().evictable_tokens, 104);
-    assert!(engine.flush(LATER_NS));
+    assert!(engine.flush());
     assert_eq!(engine.loads().evictable_tokens, 0);
     assert_eq!(engine.totals().evicted_tokens, 0, "a flush is not an eviction");
 }
 
 #[test]
-fn loads_have_the_meanings_of_the_reference() {
+fn loads_have_sglangs_meanings() {
     let mut engine = Engine::new(EngineConfig { max_running: 1, ..a100() }).unwrap();
     let mut events = Vec::new();
     engine.submit(0, request(0, &[(1, 100)], 200), &mut events).unwrap();

@@ -15,7 +15,7 @@ pub(crate) enum Act {
 /// What was done when, in order of time.
 pub(crate) type Script = Vec<(u64, Act)>;
 
-/// The preset of the reference experiment.
+/// The preset of most tests.
 pub(crate) fn a100() -> EngineConfig {
     EngineConfig::of(preset("a100-80g-llama3-8b").unwrap())
 }

@@ -128,7 +128,7 @@ fn play_checked(config: &EngineConfig, script: &Script, pace: Pace) -> Played {
     engine.check().unwrap();
     assert!(engine.is_idle());
     assert_eq!(engine.loads().used_tokens, 0, "nothing is protected or private when idle");
-    assert!(engine.flush(u64::MAX));
+    assert!(engine.flush());
     assert_eq!(engine.loads().free_tokens, engine.loads().max_total_tokens);
     Played { events, totals: engine.totals(), limits: engine.limits() }
 }

@@ -4,7 +4,7 @@ use crate::compare::is_result;
 use crate::subject::{Insertion, Subject};
 use protocol::tokenizer::Token;
 use serde_json::{Map, Value, json};
-use simworker_core::cache::CacheConfig;
+use simworker_core::cache::{CacheConfig, Eviction};
 use std::collections::BTreeMap;
 
 type Outcome<T = ()> = Result<T, String>;
@@ -73,11 +73,11 @@ impl<S: Subject> Driver<S> {
 impl<S: Subject> Section<S> {
     fn new(line: &Fields) -> Outcome<Self> {
         let page = number(line, "page_size")?;
-        let eviction = line.get("policy").cloned().unwrap_or_default();
+        let policy = line.get("policy").and_then(Value::as_str).unwrap_or_default();
         let config = CacheConfig {
             page_size: u32::try_from(page).map_err(|e| e.to_string())?,
             capacity_tokens: number(line, "capacity")? as u64,
-            eviction: serde_json::from_value(eviction).map_err(|e| format!("policy: {e}"))?,
+            eviction: Eviction::from_label(policy).ok_or_else(|| format!("policy {policy:?}"))?,
             disabled: false,
         };
         Ok(Self {

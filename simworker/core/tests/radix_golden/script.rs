@@ -86,7 +86,7 @@ impl Script {
     pub(crate) fn next_line(&mut self) -> Value {
         let Setting { page_size, capacity, chunk, policy } = self.setting;
         if !self.begun {
-            return json!({"op": "config", "page_size": page_size, "policy": policy, "capacity": capacity, "chunk": chunk});
+            return json!({"op": "config", "page_size": page_size, "policy": policy.label(), "capacity": capacity, "chunk": chunk});
         }
         if self.must_retract {
             return self.retract();

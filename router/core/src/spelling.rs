@@ -1,7 +1,8 @@
 //! Which word was probably meant.
 
 /// The word of `words` that is nearest to `given`, if it is near enough that it was probably meant.
-pub(super) fn nearest(given: &str, words: &[&'static str]) -> Option<&'static str> {
+#[must_use]
+pub fn nearest(given: &str, words: &[&'static str]) -> Option<&'static str> {
     let longest = words.iter().map(|word| word.len()).max().unwrap_or(0);
     if given.len() > 2 * longest {
         return None;

@@ -1,0 +1,133 @@
+//! The driver against servers that follow a script.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use protocol::record::RequestRecord;
+
+use super::drive::drive;
+use crate::workload::{Pacing, Plan, PlannedRequest, Segment};
+
+/// A server that answers every connection's one request with `answer` and closes.
+fn server(answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut request = [0; 4096];
+            // The scripted requests fit into one read.
+            let _ = stream.read(&mut request);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    url
+}
+
+fn plan(requests: u64, pacing: Pacing) -> Plan {
+    let request = |seq| PlannedRequest {
+        seq,
+        group: Some(7),
+        at_ns: seq * 1_000_000,
+        prompt: Box::new([Segment { block: seq, tokens: 8 }]),
+        output_tokens: 2,
+    };
+    Plan { requests: (0..requests).map(request).collect(), pacing }
+}
+
+fn records(answer: &'static str) -> Vec<RequestRecord> {
+    let url = server(answer);
+    drive(&url, plan(3, Pacing::Open), 1.0, &mut || true, &mut |_| {}).unwrap().records
+}
+
+fn stream(frames: &str) -> String {
+    format!(
+        "HTTP/1.1 200 OK\r\nx-router-worker: 3\r\nx-router-reason: turn\r\nconnection: close\r\n\r\n{frames}"
+    )
+}
+
+const FIRST: &str = "data: {\"meta_info\":{\"prompt_tokens\":8,\"completion_tokens\":1,\"cached_tokens\":5,\"finish_reason\":null}}\n\n";
+const LAST: &str = "data: {\"meta_info\":{\"prompt_tokens\":8,\"completion_tokens\":2,\"cached_tokens\":5,\
+                    \"finish_reason\":{\"type\":\"length\",\"length\":2}}}\n\n";
+
+#[test]
+fn a_whole_stream_is_a_success_with_the_figures_of_its_last_frame() {
+    let answer = stream(&format!("{FIRST}{LAST}data: [DONE]\n\n")).leak();
+    for record in records(answer) {
+        assert!(record.succeeded(), "{record:?}");
+        assert_eq!((record.prompt_tokens, record.cached_tokens, record.output_tokens), (8, 5, 2));
+        assert_eq!((record.worker, record.reason.as_str()), (Some(3), "turn"));
+        assert!(record.first_ns.is_some_and(|first| first >= record.sent_ns && first <= record.last_ns));
+        assert!(record.sent_ns >= record.intended_ns);
+    }
+}
+
+#[test]
+fn what_is_no_whole_answer_is_a_failure_that_says_why() {
+    let abort = "data: {\"meta_info\":{\"prompt_tokens\":8,\"completion_tokens\":1,\
+                 \"finish_reason\":{\"type\":\"abort\",\"message\":\"too long\"}}}\n\ndata: [DONE]\n\n";
+    let cases = [
+        ("no [DONE]", stream(&format!("{FIRST}{LAST}")), "[DONE]"),
+        ("no token", stream("data: [DONE]\n\n"), "no token"),
+        ("malformed", stream(&format!("{FIRST}data: {{\"meta\n\ndata: [DONE]\n\n")), "malformed"),
+        ("aborted", stream(abort), "too long"),
+        (
+            "an error frame",
+            stream("data: {\"error\":{\"message\":\"no room\"}}\n\ndata: [DONE]\n\n"),
+            "no room",
+        ),
+        ("a status", "HTTP/1.1 503 Gone\r\ncontent-length: 4\r\n\r\nbusy".to_owned(), "status 503: busy"),
+        ("no HTTP", "nonsense".to_owned(), ""),
+        (
+            "cut in mid-body",
+            "HTTP/1.1 200 OK\r\ncontent-length: 999\r\n\r\ndata: x".to_owned(),
+            "the stream broke",
+        ),
+    ];
+    for (case, answer, why) in cases {
+        for record in records(answer.leak()) {
+            assert!(!record.succeeded(), "{case}: {record:?}");
+            assert!(!record.error.is_empty() && record.error.contains(why), "{case}: {record:?}");
+        }
+    }
+}
+
+#[test]
+fn nobody_at_the_other_end_is_a_failure_of_each_request() {
+    let nobody = {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("http://{}", listener.local_addr().unwrap())
+    };
+    for pacing in [Pacing::Open, Pacing::Closed { concurrency: 2 }] {
+        let driven = drive(&nobody, plan(3, pacing), 1.0, &mut || true, &mut |_| {}).unwrap();
+        assert_eq!(driven.records.iter().map(|r| r.seq).collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(driven.records.iter().all(|r| r.status == 0 && r.error.contains("refused")), "{driven:?}");
+    }
+}
+
+#[test]
+fn a_dead_cluster_ends_the_run_long_before_its_schedule() {
+    let url = server("HTTP/1.1 503 Gone\r\ncontent-length: 0\r\n\r\n");
+    let mut plan = plan(2, Pacing::Open);
+    plan.requests[1].at_ns = 3_600_000_000_000;
+    let mut looks = 0;
+    let mut is_alive = || {
+        looks += 1;
+        looks < 3
+    };
+    let driven = drive(&url, plan, 1.0, &mut is_alive, &mut |_| {}).unwrap();
+    assert_eq!(driven.records[0].status, 503);
+    assert!(driven.records[1].error.contains("given up"), "{:?}", driven.records[1]);
+}
+
+#[test]
+fn speed_scales_the_schedule_and_the_figures_alike() {
+    let url = server("HTTP/1.1 503 Gone\r\ncontent-length: 0\r\n\r\n");
+    let mut plan = plan(2, Pacing::Open);
+    // 20 s of the run, 0.2 s of wall time.
+    plan.requests[1].at_ns = 20_000_000_000;
+    let driven = drive(&url, plan, 100.0, &mut || true, &mut |_| {}).unwrap();
+    let record = &driven.records[1];
+    assert_eq!(record.intended_ns, 20_000_000_000);
+    assert!(record.sent_ns >= record.intended_ns, "never before it is due: {record:?}");
+}

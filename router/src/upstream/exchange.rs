@@ -1,0 +1,98 @@
+//! One request to one worker: on an idle connection if there is one, otherwise on a new one.
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+
+use super::{Address, Connection, ExchangeError, Pool, PoolKey};
+
+/// Why no response head came; for the operator, as it names what the system said.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoAnswer {
+    #[error("cannot connect: {0}")]
+    Connect(#[source] std::io::Error),
+    #[error("the connection broke before a response head: {0}")]
+    Broken(#[source] hyper::Error),
+    #[error("the connection was closed before the request was written")]
+    Unsent,
+}
+
+/// Sends a request and waits for the head of its answer.
+///
+/// An idle connection may turn out to be closed. If nothing of the request was written to it, or if asking twice does
+/// no harm (RFC 9110, section 9.2.2), a new connection is used and nobody has noticed.
+///
+/// # Errors
+/// [`NoAnswer`].
+pub(crate) async fn exchange(
+    pool: &Pool,
+    key: PoolKey,
+    address: &Address,
+    mut request: Request<Full<Bytes>>,
+) -> Result<(Connection, Response<Incoming>), NoAnswer> {
+    if let Some(mut connection) = pool.take(key) {
+        let again = request.method().is_idempotent().then(|| request.clone());
+        match connection.exchange(request).await {
+            Ok(response) => return Ok((connection, response)),
+            Err(ExchangeError::Unsent(unsent)) => request = *unsent,
+            Err(ExchangeError::Broken(error)) => request = again.ok_or(NoAnswer::Broken(error))?,
+        }
+    }
+    let mut connection = pool.connect(address).await.map_err(NoAnswer::Connect)?;
+    match connection.exchange(request).await {
+        Ok(response) => Ok((connection, response)),
+        Err(ExchangeError::Broken(error)) => Err(NoAnswer::Broken(error)),
+        Err(ExchangeError::Unsent(_)) => Err(NoAnswer::Unsent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use http::{StatusCode, Uri};
+
+    use super::super::{Probe, probe};
+    use super::*;
+
+    /// Answers one request on each of its connections, then waits for a word and closes it.
+    fn closing_worker() -> (Address, mpsc::Sender<()>, mpsc::Receiver<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let (close, when) = mpsc::channel();
+        let (closed, done) = mpsc::channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("a connection");
+                let read = stream.read(&mut [0; 4096]).expect("a request");
+                assert!(read > 0);
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").expect("the peer reads");
+                if when.recv().is_err() {
+                    return;
+                }
+                drop(stream);
+                closed.send(()).expect("the test is there");
+            }
+        });
+        (Address::parse(&url).expect("a URL"), close, done)
+    }
+
+    #[tokio::test]
+    async fn a_probe_does_not_mistake_a_stale_connection_for_a_sick_worker() {
+        let (address, close, closed) = closing_worker();
+        let pool = Pool::new(1);
+        let path = Uri::from_static("/health");
+        let question = Probe { path, address: &address, key: 0, timeout: Duration::from_secs(10) };
+        for _ in 0..3 {
+            let (status, body) = probe(&pool, question.clone()).await.expect("an answer");
+            assert_eq!((status, &body[..]), (StatusCode::OK, &b"ok"[..]));
+            close.send(()).expect("the worker is there");
+            // Without a turn of the runtime: the connection still looks idle when the next probe takes it.
+            closed.recv().expect("the worker is there");
+        }
+    }
+}
