@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use loadgen::live::{ROUTER_ROLE, WORKER_ROLE};
 
 fn main() -> ExitCode {
+    // A live run has as many connections as requests in flight; children inherit the limit.
+    router::raise_open_files();
     let mut args: Vec<OsString> = std::env::args_os().collect();
     match args.get(1).and_then(|role| role.to_str()) {
         Some(WORKER_ROLE) => {

@@ -39,7 +39,8 @@ pub fn parse_ns(text: &str) -> Result<u64, DurationError> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or(DurationError::Syntax)?;
     let (digits, unit) = text.split_at(split);
-    let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit.trim_start()).ok_or(DurationError::Syntax)?;
+    let (_, scale) =
+        UNITS.iter().find(|(name, _)| *name == unit.trim_start()).ok_or(DurationError::Syntax)?;
     let number: f64 = digits.parse().map_err(|_| DurationError::Syntax)?;
     let ns = (number * scale).round();
     if ns <= LONGEST_NS { Ok(ns as u64) } else { Err(DurationError::TooLong) }

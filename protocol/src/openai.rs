@@ -22,11 +22,24 @@ pub struct Answer<'a, C> {
     pub model: &'a str,
     /// The choices; none in the chunk that carries the usage.
     pub choices: Vec<C>,
-    /// Token counts; `null` in most chunks.
-    pub usage: Option<Usage>,
+    /// Token counts, in the form of the route.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageMember>,
     /// Only in whole answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
+}
+
+/// The forms in which `usage` is written. (Left out altogether: the chunks of a chat that carry none.)
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(untagged)]
+pub enum UsageMember {
+    /// `null`: the chunks of a completion that carry none.
+    Null,
+    /// With `null` for details that there are not.
+    Full(Usage),
+    /// Without such details: the last chunk of a completion.
+    Brief(BriefUsage),
 }
 
 /// Token counts of a request.
@@ -42,6 +55,32 @@ pub struct Usage {
     pub prompt_tokens_details: Option<PromptTokensDetails>,
     /// Output tokens that were reasoning.
     pub reasoning_tokens: u32,
+    /// Only where there was reasoning, which the mock does not do.
+    pub completion_tokens_details: Option<()>,
+}
+
+/// [`Usage`] without members that are `null`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct BriefUsage {
+    /// As in [`Usage`].
+    pub prompt_tokens: u32,
+    /// As in [`Usage`].
+    pub total_tokens: u32,
+    /// As in [`Usage`].
+    pub completion_tokens: u32,
+    /// Only with the engine's cache report on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_tokens_details: Option<PromptTokensDetails>,
+    /// As in [`Usage`].
+    pub reasoning_tokens: u32,
+}
+
+impl From<Usage> for BriefUsage {
+    fn from(usage: Usage) -> Self {
+        let Usage { prompt_tokens, total_tokens, completion_tokens, .. } = usage;
+        let Usage { prompt_tokens_details, reasoning_tokens, .. } = usage;
+        Self { prompt_tokens, total_tokens, completion_tokens, prompt_tokens_details, reasoning_tokens }
+    }
 }
 
 /// What is known of the prompt's tokens.
@@ -88,7 +127,7 @@ pub struct ChatChoice<'a> {
     pub matched_stop: Option<u32>,
 }
 
-/// The assistant's message.
+/// The assistant's message. Without tool calls, as here, SGLang leaves `tool_calls` out.
 #[derive(Debug, Clone, Serialize)]
 pub struct ChatMessage<'a> {
     /// `assistant`.
@@ -97,8 +136,6 @@ pub struct ChatMessage<'a> {
     pub content: &'a str,
     /// Reasoning apart from the text; the mock has none.
     pub reasoning_content: Option<&'a str>,
-    /// Tool calls; the mock makes none.
-    pub tool_calls: Option<()>,
 }
 
 /// A choice in a chunk of a chat answer.
@@ -116,26 +153,31 @@ pub struct ChatChunkChoice<'a> {
     pub matched_stop: Option<u32>,
 }
 
-/// What a chunk adds to a chat message.
-#[derive(Debug, Clone, Copy, Serialize)]
-#[serde(untagged)]
-pub enum Delta<'a> {
-    /// The opening of the message.
-    Role {
-        /// `assistant`.
-        role: &'static str,
-        /// Empty.
-        content: &'a str,
-        /// `null`.
-        reasoning_content: Option<&'a str>,
-    },
+/// What a chunk adds to a chat message. The default adds nothing: it is the delta of the chunk with the finish reason.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Delta<'a> {
+    /// More reasoning. Always there, as `null` where there is none: clients read it without asking.
+    pub reasoning_content: Option<&'a str>,
+    /// `assistant`, in the first chunk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<&'static str>,
     /// More text.
-    Content {
-        /// The new text.
-        content: &'a str,
-    },
-    /// Nothing: the chunk that carries the finish reason.
-    End {},
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<&'a str>,
+}
+
+impl<'a> Delta<'a> {
+    /// The opening of a message.
+    #[must_use]
+    pub fn opening() -> Self {
+        Self { role: Some("assistant"), content: Some(""), reasoning_content: None }
+    }
+
+    /// More text.
+    #[must_use]
+    pub fn text(content: &'a str) -> Self {
+        Self { content: Some(content), ..Self::default() }
+    }
 }
 
 /// The error body of the OpenAI routes.

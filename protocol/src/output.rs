@@ -48,7 +48,9 @@ impl Choice {
         let delta = delta.as_ref();
         text.is_some()
             || delta.is_some_and(|delta| {
-                [&delta.content, &delta.reasoning_content, &delta.tool_calls].into_iter().any(Content::is_some)
+                [&delta.content, &delta.reasoning_content, &delta.tool_calls]
+                    .into_iter()
+                    .any(Content::is_some)
             })
     }
 }

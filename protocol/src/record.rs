@@ -1,9 +1,7 @@
 //! The request record: one line about one finished request, the same in live and in virtual runs.
 
-use serde::{Deserialize, Serialize};
-
 /// What became of one request. Times are nanoseconds since the start of the run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RequestRecord {
     /// Place of the request in the order of arrival, from 0.
     pub seq: u64,

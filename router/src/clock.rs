@@ -16,11 +16,16 @@ impl Clock {
 
     /// The time now, in nanoseconds.
     pub(crate) fn now_ns(self) -> u64 {
-        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        nanoseconds(self.origin.elapsed())
     }
 
     /// The instant of `at_ns`, for the runtime's timers.
     pub(crate) fn instant(self, at_ns: u64) -> tokio::time::Instant {
         (self.origin + Duration::from_nanos(at_ns)).into()
     }
+}
+
+/// A length of time in nanoseconds, as the decision core counts it.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,15 +1,28 @@
 //! Which code answers which path.
 
-use http::{Method, Request};
+use http::{Method, Request, Response};
 use hyper::body::Incoming;
 
 use crate::admin;
+use crate::body::Body;
 use crate::error::{Answer, Refusal};
 use crate::proxy;
 use crate::server::{Context, Surface};
 
-/// The router's own routes, for the methods they allow and for the metric label.
-const OWN_ROUTES: &[&str] = &["/health", "/liveness", "/readiness", "/workers", "/metrics"];
+/// A route of the router's own, for GET and HEAD.
+struct Route {
+    /// Also the value of the metric label.
+    path: &'static str,
+    answer: fn(&Context) -> Response<Body>,
+}
+
+/// What is served beside the proxied endpoints. A new route is a new row.
+const OWN_ROUTES: &[Route] = &[
+    Route { path: "/health", answer: |_| admin::alive() },
+    Route { path: "/liveness", answer: |_| admin::alive() },
+    Route { path: "/readiness", answer: |context| admin::readiness(&context.shared) },
+    Route { path: "/workers", answer: |context| admin::workers(&context.shared, context.health_checks) },
+];
 
 /// Answers one request on a listener of this kind.
 pub(crate) async fn respond(context: &Context, surface: Surface, request: Request<Incoming>) -> Answer {
@@ -31,28 +44,20 @@ async fn traffic(context: &Context, request: Request<Incoming>) -> Answer {
             Refusal::MethodNotAllowed { allowed: "POST" }.answer()
         }
         None => {
-            let path = request.uri().path();
-            let label = OWN_ROUTES.iter().find(|own| **own == path).copied().unwrap_or("other");
-            metrics.arrived_elsewhere(request.method(), label);
-            own(context, &request)
+            let route = OWN_ROUTES.iter().find(|route| route.path == request.uri().path());
+            metrics.arrived_elsewhere(request.method(), route.map_or("other", |route| route.path));
+            own(context, route, request.method())
         }
     };
     metrics.answered(answer.0.status(), answer.1);
     answer
 }
 
-fn own(context: &Context, request: &Request<Incoming>) -> Answer {
-    let shared = &context.shared;
-    let answer: &dyn Fn() -> _ = match request.uri().path() {
-        "/health" | "/liveness" => &admin::alive,
-        "/readiness" => &|| admin::readiness(shared),
-        "/workers" => &|| admin::workers(shared, context.health_checks),
-        _ => return Refusal::NotFound.answer(),
-    };
-    if matches!(*request.method(), Method::GET | Method::HEAD) {
-        (answer(), "")
-    } else {
-        Refusal::MethodNotAllowed { allowed: "GET, HEAD" }.answer()
+fn own(context: &Context, route: Option<&Route>, method: &Method) -> Answer {
+    match route {
+        None => Refusal::NotFound.answer(),
+        Some(route) if matches!(*method, Method::GET | Method::HEAD) => ((route.answer)(context), ""),
+        Some(_) => Refusal::MethodNotAllowed { allowed: "GET, HEAD" }.answer(),
     }
 }
 

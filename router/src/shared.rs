@@ -1,12 +1,11 @@
 //! What all threads share: the decision core, the prefix index, the fleet table and the metrics.
 
-use std::time::Duration;
-
 use parking_lot::{Mutex, RwLock};
+use router_core::ids::WorkerId;
 use router_core::index::PrefixIndex;
-use router_core::{PolicyError, Role, Router, RouterConfig, WorkerId, WorkerSpec};
+use router_core::{PolicyError, Role, Router, RouterConfig, WorkerSpec};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, nanoseconds};
 use crate::config::{Config, Settings};
 use crate::metrics::{Metrics, WorkerGauges};
 use crate::upstream::Address;
@@ -90,8 +89,4 @@ impl Shared {
         };
         self.metrics.render(&gauges, index)
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

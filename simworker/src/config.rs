@@ -9,6 +9,8 @@ pub struct WorkerConfig {
     pub engine: EngineConfig,
     /// The model and the hardware that the info routes describe.
     pub preset: &'static Preset,
+    /// The model's name or path, as the info routes show it.
+    pub model_path: String,
     /// The name the model is served under.
     pub served_model_name: String,
     /// Tokens per frame of a stream, at least 1: the first token comes at once, then every so many, and the end.

@@ -28,7 +28,7 @@ pub enum StartError {
     #[error("{0}")]
     Config(#[from] ConfigError),
     /// The name of the address is unknown, or it is no address.
-    #[error("cannot resolve the host {host}: {source}")]
+    #[error("cannot resolve the host {host}: {source}; give --host an address such as 127.0.0.1 or 0.0.0.0")]
     Resolve {
         /// What was given.
         host: String,
@@ -36,7 +36,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The port cannot be had.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}; {}", remedy(.source.kind()))]
     Listen {
         /// The address with its port.
         address: SocketAddr,
@@ -46,6 +46,15 @@ pub enum StartError {
     /// The process is out of threads or files.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
+}
+
+/// What helps when a port cannot be had.
+fn remedy(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::AddrNotAvailable => "give --host an address of this machine",
+        io::ErrorKind::PermissionDenied => "choose a --port above 1023",
+        _ => "choose another --port, or --port 0 for any free one",
+    }
 }
 
 /// Workers that serve. Dropping it ends them, with every connection.

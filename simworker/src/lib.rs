@@ -10,6 +10,7 @@ mod clock;
 pub mod config;
 pub mod host;
 mod http;
+mod latency;
 mod mailbox;
 mod pacer;
 mod ticket;

@@ -34,13 +34,24 @@ pub(crate) struct Finish {
     pub(crate) retractions: u32,
 }
 
+/// What is known of a request beside its tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Figures {
+    /// Prompt tokens served from the cache, known from the first token on.
+    pub(crate) cached_tokens: u32,
+    /// How often it has been retracted.
+    pub(crate) retractions: u32,
+    /// Engine time from its arrival to its end, known at the end.
+    pub(crate) e2e_ns: Option<u64>,
+}
+
 /// What a reader sees.
 #[derive(Debug, Clone)]
 pub(crate) struct Progress {
     /// Output tokens so far.
     pub(crate) tokens: u32,
-    /// Prompt tokens served from the cache, known from the first token on.
-    pub(crate) cached_tokens: u32,
+    /// Everything else that is counted.
+    pub(crate) figures: Figures,
     /// Set once, at the end.
     pub(crate) ending: Option<Ending>,
 }
@@ -59,14 +70,14 @@ struct State {
 
 impl Mailbox {
     pub(crate) fn new() -> Self {
-        let progress = Progress { tokens: 0, cached_tokens: 0, ending: None };
+        let progress = Progress { tokens: 0, figures: Figures::default(), ending: None };
         Self(Mutex::new(State { progress, want: u32::MAX, waker: None }))
     }
 
     /// The request has its first token.
     pub(crate) fn first_token(&self, cached_tokens: u32) {
         self.post(|progress| {
-            progress.cached_tokens = cached_tokens;
+            progress.figures.cached_tokens = cached_tokens;
             progress.tokens = progress.tokens.max(1);
         });
     }
@@ -76,12 +87,19 @@ impl Mailbox {
         self.post(|progress| progress.tokens = progress.tokens.max(tokens));
     }
 
-    /// The request ended.
-    pub(crate) fn end(&self, ending: Ending) {
+    /// The request has been retracted so often. To be said before its next tokens.
+    pub(crate) fn retracted(&self, times: u32) {
+        self.post(|progress| progress.figures.retractions = times);
+    }
+
+    /// The request ended, `e2e_ns` of engine time after its arrival.
+    pub(crate) fn end(&self, ending: Ending, e2e_ns: u64) {
         self.post(|progress| {
+            progress.figures.e2e_ns = Some(e2e_ns);
             if let Ending::Finished(finish) = &ending {
                 progress.tokens = finish.output_tokens;
-                progress.cached_tokens = finish.cached_tokens;
+                progress.figures.cached_tokens = finish.cached_tokens;
+                progress.figures.retractions = finish.retractions;
             }
             progress.ending = Some(ending);
         });
@@ -145,9 +163,9 @@ mod tests {
         let Poll::Ready(progress) = mailbox.poll(&context, 3) else {
             panic!("three were wanted, six are there")
         };
-        assert_eq!((progress.tokens, progress.cached_tokens), (6, 7));
+        assert_eq!((progress.tokens, progress.figures.cached_tokens), (6, 7));
         assert!(mailbox.poll(&context, u32::MAX).is_pending());
-        mailbox.end(Ending::Refused { status: 400, message: String::new(), by_scheduler: false });
+        mailbox.end(Ending::Refused { status: 400, message: String::new(), by_scheduler: false }, 0);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
     }
 }

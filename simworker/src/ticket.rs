@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use protocol::tokenizer::{Token, block_token, decode};
 use simworker_core::RequestId;
@@ -42,7 +41,6 @@ pub(crate) struct Ticket {
     pub(crate) reply: Reply,
     /// The reply's length was not asked for, so its end is an end of text and not of a budget.
     pub(crate) ends_by_itself: bool,
-    pub(crate) arrived: Instant,
     pub(crate) ended: bool,
 }
 

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
 use protocol::tokenizer::{Token, mix, reply_block};
@@ -17,6 +16,7 @@ use simworker_core::{
 
 use crate::clock::{ScaledClock, unix_seconds};
 use crate::config::WorkerConfig;
+use crate::latency::{Latencies, Traffic};
 use crate::mailbox::{Ending, Finish, Mailbox};
 use crate::pacer::Alarm;
 use crate::ticket::{Reply, Ticket};
@@ -33,6 +33,7 @@ pub(crate) struct Job {
     pub(crate) ignore_eos: bool,
     pub(crate) priority: i64,
     pub(crate) namespace: u64,
+    pub(crate) traffic: Traffic,
 }
 
 /// How long the reply is to be.
@@ -76,6 +77,7 @@ struct Inner {
     live: HashMap<RequestId, Live>,
     rids: BTreeMap<String, RequestId>,
     events: Vec<Event>,
+    latencies: Latencies,
 }
 
 /// A request that has not ended.
@@ -83,6 +85,8 @@ struct Inner {
 struct Live {
     rid: String,
     mailbox: Arc<Mailbox>,
+    traffic: Traffic,
+    arrived_ns: u64,
     /// Its key among the arrivals while it is there.
     due_ns: Option<u64>,
 }
@@ -104,6 +108,7 @@ impl Worker {
             live: HashMap::new(),
             rids: BTreeMap::new(),
             events: Vec::new(),
+            latencies: Latencies::default(),
         };
         Ok(Self {
             config,
@@ -136,8 +141,14 @@ impl Worker {
         let prompt_tokens = u32::try_from(job.prompt.len()).unwrap_or(u32::MAX);
         let rid = job.rid.clone();
         let id = self.with(|inner, now_ns| {
-            let due_ns = now_ns.saturating_add(self.config.request_overhead_ns);
-            inner.enlist(job, length.tokens, due_ns, Arc::clone(&mailbox))
+            let live = Live {
+                rid: job.rid.clone(),
+                mailbox: Arc::clone(&mailbox),
+                traffic: job.traffic,
+                arrived_ns: now_ns,
+                due_ns: Some(now_ns.saturating_add(self.config.request_overhead_ns)),
+            };
+            inner.enlist(job, length.tokens, live)
         })?;
         Ok(Ticket {
             worker: Arc::clone(self),
@@ -147,7 +158,6 @@ impl Worker {
             prompt_tokens,
             reply,
             ends_by_itself: length.ends_by_itself,
-            arrived: Instant::now(),
             ended: false,
         })
     }
@@ -198,6 +208,11 @@ impl Worker {
         self.with(|inner, _| (inner.engine.loads(), inner.engine.totals()))
     }
 
+    /// The same, and the latencies of all requests so far.
+    pub(crate) fn full_report(&self) -> (EngineLoads, EngineTotals, Latencies) {
+        self.with(|inner, _| (inner.engine.loads(), inner.engine.totals(), inner.latencies.clone()))
+    }
+
     /// Runs `act` on the engine as of now, delivers what came of it and publishes the next deadline.
     fn with<T>(&self, act: impl FnOnce(&mut Inner, u64) -> T) -> T {
         let mut inner: MutexGuard<'_, Inner> = self.inner.lock();
@@ -225,13 +240,7 @@ fn length_of_text(reply: Reply) -> u32 {
 }
 
 impl Inner {
-    fn enlist(
-        &mut self,
-        job: Job,
-        max_new_tokens: u32,
-        due_ns: u64,
-        mailbox: Arc<Mailbox>,
-    ) -> Result<RequestId, DuplicateRid> {
+    fn enlist(&mut self, job: Job, max_new_tokens: u32, live: Live) -> Result<RequestId, DuplicateRid> {
         if self.rids.contains_key(&job.rid) {
             return Err(DuplicateRid);
         }
@@ -239,9 +248,9 @@ impl Inner {
         self.next_id += 1;
         let Job { rid, prompt, ignore_eos, priority, namespace, .. } = job;
         let request = Submit { id, prompt, max_new_tokens, ignore_eos, priority, namespace };
-        self.arrivals.insert((due_ns, id), request);
-        self.rids.insert(rid.clone(), id);
-        self.live.insert(id, Live { rid, mailbox, due_ns: Some(due_ns) });
+        self.arrivals.insert((live.due_ns.unwrap_or(live.arrived_ns), id), request);
+        self.rids.insert(rid, id);
+        self.live.insert(id, live);
         Ok(id)
     }
 
@@ -252,15 +261,9 @@ impl Inner {
             return;
         };
         self.arrivals.remove(&(due_ns, id));
-        self.end(
-            id,
-            Ending::Finished(Finish {
-                reason: FinishReason::Abort { message: ABORTED_WAITING },
-                cached_tokens: 0,
-                output_tokens: 0,
-                retractions: 0,
-            }),
-        );
+        let reason = FinishReason::Abort { message: ABORTED_WAITING };
+        let finish = Finish { reason, cached_tokens: 0, output_tokens: 0, retractions: 0 };
+        self.end(now_ns, id, Ending::Finished(finish));
     }
 
     fn next_deadline(&self) -> u64 {
@@ -292,7 +295,8 @@ impl Inner {
         }
         if let Err(refusal) = self.engine.submit(due_ns, request, &mut self.events) {
             let (status, message) = (refusal.status(), refusal.to_string());
-            self.end(id, Ending::Refused { status, message, by_scheduler: refusal.is_scheduler_abort() });
+            let by_scheduler = refusal.is_scheduler_abort();
+            self.end(due_ns, id, Ending::Refused { status, message, by_scheduler });
         }
     }
 
@@ -302,20 +306,43 @@ impl Inner {
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
             match event {
-                Event::FirstToken { id, cached_tokens, .. } => {
+                Event::FirstToken { id, at_ns, cached_tokens } => {
                     if let Some(live) = self.live.get(&id) {
                         live.mailbox.first_token(cached_tokens);
+                        self.latencies.first_token(live.traffic, at_ns.saturating_sub(live.arrived_ns));
                     }
                 }
-                Event::Step { .. } => stepped = true,
-                Event::Finish { id, reason, cached_tokens, output_tokens, retractions, .. } => {
+                Event::Step { gap_ns, tokens, .. } => {
+                    stepped = true;
+                    self.latencies.tokens(gap_ns, tokens);
+                }
+                Event::Finish {
+                    id,
+                    at_ns,
+                    reason,
+                    cached_tokens,
+                    output_tokens,
+                    retractions,
+                    queue_ns,
+                    ..
+                } => {
+                    if let Some(live) = self.live.get(&id) {
+                        let queue_ns = (output_tokens > 0).then_some(queue_ns);
+                        let e2e_ns = at_ns.saturating_sub(live.arrived_ns);
+                        self.latencies.ended(live.traffic, e2e_ns, queue_ns);
+                    }
                     let finish = Finish { reason, cached_tokens, output_tokens, retractions };
-                    self.end(id, Ending::Finished(finish));
+                    self.end(at_ns, id, Ending::Finished(finish));
                 }
             }
         }
         self.events = events;
         if stepped {
+            for (id, times) in self.engine.retracted() {
+                if let Some(live) = self.live.get(&id) {
+                    live.mailbox.retracted(times);
+                }
+            }
             for (id, tokens) in self.engine.running() {
                 if let Some(live) = self.live.get(&id) {
                     live.mailbox.tokens(tokens);
@@ -324,9 +351,9 @@ impl Inner {
         }
     }
 
-    fn end(&mut self, id: RequestId, ending: Ending) {
+    fn end(&mut self, at_ns: u64, id: RequestId, ending: Ending) {
         let Some(live) = self.live.remove(&id) else { return };
         self.rids.remove(&live.rid);
-        live.mailbox.end(ending);
+        live.mailbox.end(ending, at_ns.saturating_sub(live.arrived_ns));
     }
 }

@@ -27,17 +27,21 @@ fn listening(child: &mut Child) -> Vec<String> {
     json["listening"].as_array().unwrap().iter().map(|url| url.as_str().unwrap().to_owned()).collect()
 }
 
+fn get(url: &str, path: &str) -> String {
+    let mut connection = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
+    write!(connection, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 #[test]
 fn workers_listen_each_on_its_own_port_until_stdin_closes() {
     let mut child = command("--workers 3 --port 0 --exit-with-stdin").spawn().unwrap();
     let urls = listening(&mut child);
     assert_eq!(urls.len(), 3);
     for url in &urls {
-        let address = url.strip_prefix("http://").unwrap();
-        let mut connection = TcpStream::connect(address).unwrap();
-        write!(connection, "GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).unwrap();
+        let answer = get(url, "/health");
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
     drop(child.stdin.take());
@@ -48,6 +52,7 @@ fn workers_listen_each_on_its_own_port_until_stdin_closes() {
 fn wrong_flags_are_one_line_and_exit_code_2() {
     let cases = [
         ("--no-such-flag", "--no-such-flag"),
+        ("--wrokers 2", "found; tip: a similar argument exists: '--workers'"),
         ("--preset unknown", "a100-80g-llama3-8b"),
         ("--workers none", "--workers"),
         ("--page-size 0 --port 0", "page_size"),
@@ -70,12 +75,60 @@ fn a_port_in_use_is_named() {
     let output = run(&format!("--port {port}"));
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(5), "{text}");
-    assert!(text.contains(&port.to_string()), "{text}");
+    assert!(text.contains(&port.to_string()) && text.contains("another --port"), "{text}");
 }
 
 #[test]
 fn help_is_no_error() {
     let output = run("--help");
     assert!(output.status.success());
-    assert!(String::from_utf8(output.stdout).unwrap().contains("--kv-tokens"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for word in [
+        "--kv-tokens <TOKENS>",
+        "h100-tp8-llama3-70b",
+        "slru",
+        "[default: 8192]",
+        "  5  the workers could not start",
+    ] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+#[test]
+fn a_command_line_for_the_real_engine_starts_a_mock() {
+    let flags = "--model-path org/model --tp-size 2 --dp-size 1 --mem-fraction-static 0.88 --trust-remote-code \
+        --log-level info --enable-metrics --random-seed -1 --port 0 --exit-with-stdin";
+    let mut child = command(flags).spawn().unwrap();
+    let url = listening(&mut child).remove(0);
+    let answer = get(&url, "/model_info");
+    assert!(answer.contains("\"served_model_name\":\"org/model\""), "{answer}");
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success());
+    assert_eq!(text.lines().count(), 1, "{text}");
+    for flag in ["--tp-size", "--mem-fraction-static", "--trust-remote-code", "--log-level", "--random-seed"]
+    {
+        assert!(text.contains(flag), "{flag}: {text}");
+    }
+    assert!(!text.contains("--enable-metrics") && !text.contains("--model-path"), "{text}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn as_many_files_may_be_open_as_the_system_allows() {
+    let script =
+        format!("ulimit -Sn 64; exec {} --port 0 --exit-with-stdin", env!("CARGO_BIN_EXE_simworker"));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = shell.spawn().unwrap();
+    listening(&mut child);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let [soft, hard, ..] = line["Max open files".len()..].split_whitespace().collect::<Vec<_>>()[..] else {
+        panic!("{line}")
+    };
+    assert!(soft == hard && soft != "64", "{line}");
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
 }

@@ -13,6 +13,7 @@ pub use environment::{Environment, Started};
 pub use facts::facts;
 
 use crate::live::{self, LiveError};
+use crate::report;
 use crate::run::{Run, World};
 use crate::scenario::{Cell, Scenario};
 use crate::virtual_time::{self, VirtualError};
@@ -133,10 +134,8 @@ fn run_virtual(jobs: &[(usize, &Job)], display: &Display) -> Result<Vec<(usize, 
 }
 
 fn finish(task: &Task, run: &Run) {
-    let (prompt, cached) =
-        run.records.iter().fold((0, 0), |(p, c), r| (p + r.prompt_tokens, c + r.cached_tokens));
     let failed = run.records.iter().filter(|r| !r.succeeded()).count();
-    let hit_rate = if prompt == 0 { 0.0 } else { 100.0 * cached as f64 / prompt as f64 };
+    let hit_rate = 100.0 * report::hit_rate(&run.records);
     let failures = if failed == 0 { String::new() } else { format!(", {failed} failed") };
     task.done(&format!("{} requests, hit rate {hit_rate:.1} %{failures}", run.records.len()));
 }

@@ -57,12 +57,8 @@ pub(super) fn speedup(variants: &[Variant<'_>], of: &Variant<'_>) -> Option<f64>
 
 /// How the best median of a metric in a world reads. Whatever reads the same is as good; `None` when all do, or when
 /// the metric is no merit.
-pub(super) fn best_text(
-    variants: &[Variant<'_>],
-    world: World,
-    metric: &Metric,
-    write: fn(f64) -> String,
-) -> Option<String> {
+pub(super) fn best_text(variants: &[Variant<'_>], world: World, metric: &Metric) -> Option<String> {
+    let write = |value| metric.cell(value);
     let medians =
         || variants.iter().filter(|v| v.world == world).filter_map(|v| Some(v.spread(metric)?.median));
     let (low, high) = (medians().reduce(f64::min)?, medians().reduce(f64::max)?);
@@ -116,8 +112,7 @@ mod tests {
     fn a_merit_all_share_is_no_merit() {
         let summaries = [summary("a", 5, 1000), summary("b", 5, 900)];
         let variants = variants(&summaries);
-        let write = |v: f64| format!("{v:.1}");
-        let best = |name| best_text(&variants, World::Virtual, Metric::named(name).unwrap(), write);
+        let best = |name| best_text(&variants, World::Virtual, Metric::named(name).unwrap());
         assert_eq!(best("makespan_s").as_deref(), Some("0.9"));
         assert_eq!(best("ttft_ms.p50"), None, "equal");
         assert_eq!(best("requests"), None, "no merit");

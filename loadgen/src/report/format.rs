@@ -11,6 +11,17 @@ pub(super) fn figure(value: f64, unit: &str) -> String {
     }
 }
 
+/// A figure in a column or chart that names its unit.
+pub(super) fn cell(value: f64, unit: &str) -> String {
+    match unit {
+        "share" => percent(value),
+        "ms" => milliseconds(value),
+        "×" => format!("{value:.2}"),
+        "tok/s" | "tokens" => grouped(value),
+        _ => trimmed(value, 1),
+    }
+}
+
 /// A share as a percentage with one decimal, without the sign.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.1}", share * 100.0)
@@ -73,6 +84,9 @@ mod tests {
         for (value, unit, expected) in cases {
             assert_eq!(figure(value, unit), expected);
         }
-        assert_eq!(percent(0.4567), "45.7");
+        let cells = [(0.4567, "share", "45.7"), (1.1, "×", "1.10"), (12.34, "ms", "12.3"), (1.5, "", "1.5")];
+        for (value, unit, expected) in cells {
+            assert_eq!(cell(value, unit), expected);
+        }
     }
 }

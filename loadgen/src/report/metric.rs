@@ -2,6 +2,7 @@
 
 use serde_json::Number;
 
+use super::format;
 use super::summary::{Quantiles, RunSummary};
 
 /// Which direction is an improvement.
@@ -57,6 +58,11 @@ impl Metric {
     #[must_use]
     pub fn value(&self, summary: &RunSummary) -> Option<f64> {
         self.number(summary)?.as_f64()
+    }
+
+    /// A value of this figure as it reads in tables and charts, which name the unit elsewhere.
+    pub(super) fn cell(&self, value: f64) -> String {
+        format::cell(value, self.unit)
     }
 }
 
@@ -220,7 +226,7 @@ const OUTCOMES: &[Metric] = &[
     ),
     row(
         "imbalance",
-        "",
+        "×",
         Lower,
         |s| s.imbalance.and_then(real),
         "Busiest worker over the mean of all workers, in prompt + output tokens of successful requests; 1.0 is perfect.",

@@ -5,7 +5,6 @@ use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Lin
 use super::assertion::{AssertOutcome, Verdict};
 use super::best::{RULE, baseline_policy, best, best_text, speedup};
 use super::experiment::Experiment;
-use super::format::{grouped, milliseconds, percent, trimmed};
 use super::metric::Metric;
 use super::variant::{Variant, distinction, worlds};
 use crate::run::World;
@@ -21,19 +20,17 @@ pub enum Glyphs {
     Unicode,
 }
 
-/// A column: two lines of heading, the metric, how its figure is written.
-type Column = (&'static str, &'static str, fn(f64) -> String);
-
-const COLUMNS: [Column; 9] = [
-    ("input\ntok/s", "input_tok_s", grouped),
-    ("hit\n%", "hit_rate", percent),
-    ("pred.\n%", "predicted_hit_rate", percent),
-    ("TTFT\np50 ms", "ttft_ms.p50", milliseconds),
-    ("TTFT\np99 ms", "ttft_ms.p99", milliseconds),
-    ("TPOT\np50 ms", "tpot_ms.p50", milliseconds),
-    ("E2E\np50 ms", "e2e_ms.p50", milliseconds),
-    ("imba-\nlance", "imbalance", |v| format!("{v:.2}")),
-    ("fail-\ned", "failed", |v| trimmed(v, 1)),
+/// The columns: two lines of heading, and the metric.
+const COLUMNS: [(&str, &str); 9] = [
+    ("input\ntok/s", "input_tok_s"),
+    ("hit\n%", "hit_rate"),
+    ("pred.\n%", "predicted_hit_rate"),
+    ("TTFT\np50 ms", "ttft_ms.p50"),
+    ("TTFT\np99 ms", "ttft_ms.p99"),
+    ("TPOT\np50 ms", "tpot_ms.p50"),
+    ("E2E\np50 ms", "e2e_ms.p50"),
+    ("imba-\nlance", "imbalance"),
+    ("fail-\ned", "failed"),
 ];
 
 /// The comparison of all variants, world by world, and what became of the asserts; at most 100 columns wide.
@@ -132,11 +129,11 @@ fn name(variants: &[Variant<'_>], variant: &Variant<'_>, champion: bool, glyphs:
 
 fn figures(variants: &[Variant<'_>], variant: &Variant<'_>, compared: bool) -> Vec<String> {
     let mut cells = Vec::new();
-    for (place, (_, metric, write)) in COLUMNS.iter().enumerate() {
+    for (place, (_, metric)) in COLUMNS.iter().enumerate() {
         let Some(metric) = Metric::named(metric) else { continue };
         let median = variant.spread(metric).map(|spread| spread.median);
-        let text = median.map_or("-".to_owned(), write);
-        let is_best = best_text(variants, variant.world, metric, *write).is_some_and(|best| best == text);
+        let text = median.map_or("-".to_owned(), |median| metric.cell(median));
+        let is_best = best_text(variants, variant.world, metric).is_some_and(|best| best == text);
         cells.push(format!("{text}{}", if is_best { "*" } else { " " }));
         if place == 0 && compared {
             let ratio = speedup(variants, variant);

@@ -127,6 +127,6 @@ fn traces_are_found_beside_the_scenario_and_their_rows_are_blamed() {
     assert_eq!(crate::workload::plan(&won, 1).requests.len(), 3);
     let error = read("good.jsonl", "speedup = 0", None).unwrap_err().to_string();
     assert!(error.contains("s.toml:6: key `workload.speedup`: 0 is out of range"), "{error}");
-    let error = read("good.jsonl", "jitter = \"gird\"", None).unwrap_err().to_string();
+    let error = read("good.jsonl", "jitter = \"gridd\"", None).unwrap_err().to_string();
     assert!(error.contains("did you mean `grid`?"), "{error}");
 }

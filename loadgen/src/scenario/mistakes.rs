@@ -83,7 +83,7 @@ const MISTAKES: &[Mistake] = &[
     ("schema = 1", "schema = 2", 1, "schema", "schema = 1"),
     ("schema = 1", "# nothing", 1, "schema", "is missing"),
     ("name = \"case\"", "name = \"a/b\"", 2, "name", "directory"),
-    ("name = \"case\"", "nmae = \"case\"", 2, "nmae", "did you mean `name`?"),
+    ("name = \"case\"", "nane = \"case\"", 2, "nane", "did you mean `name`?"),
     ("mode = \"both\"", "mode = \"vitrual\"", 3, "mode", "did you mean `virtual`?"),
     ("seed = 7", "seed = -7", 4, "seed", "out of range"),
     ("seed = 7", "seed = 7\ncolour = 1", 5, "colour", "possible here: schema, name"),
@@ -117,13 +117,7 @@ const MISTAKES: &[Mistake] = &[
         "workload.popularity.zipf",
         "out of range",
     ),
-    (
-        "popularity = \"uniform\"",
-        "popularity = { zip = 1 }",
-        12,
-        "workload.popularity.zip",
-        "mean `zipf`",
-    ),
+    ("popularity = \"uniform\"", "popularity = { zip = 1 }", 12, "workload.popularity.zip", "mean `zipf`"),
     ("match_ratio = \"full\"", "match_ratio = 0.5", 13, "workload.match_ratio", "{ uniform ="),
     (
         "match_ratio = \"full\"",
@@ -193,13 +187,7 @@ const MISTAKES: &[Mistake] = &[
         "router.policies",
         "must be a list",
     ),
-    (
-        "[router.options.cache_aware]",
-        "[router.options.cache]",
-        24,
-        "router.options.cache",
-        "not a policy",
-    ),
+    ("[router.options.cache_aware]", "[router.options.cache]", 24, "router.options.cache", "not a policy"),
     (
         "cache_threshold = 0.3",
         "cache_threshold = 1.5",

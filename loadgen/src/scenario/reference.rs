@@ -62,7 +62,8 @@ fn every_key_is_listed() {
         let lines = table(heading).into_iter().map(|line| line.trim_start_matches("# "));
         lines.filter_map(|line| Some(line.split_once(" = ")?.0)).collect()
     };
-    let kinds = |kinds: &[section::Kind]| -> Vec<&str> { kinds.iter().flat_map(|kind| kind.1).copied().collect() };
+    let kinds =
+        |kinds: &[section::Kind]| -> Vec<&str> { kinds.iter().flat_map(|kind| kind.1).copied().collect() };
     for (heading, keys) in [
         ("[workload]", kinds(workload::KINDS)),
         ("[arrival]", kinds(arrival::KINDS)),
@@ -83,11 +84,17 @@ fn every_key_is_listed() {
     }
     for (heading, kinds) in [("[workload]", workload::KINDS), ("[arrival]", arrival::KINDS)] {
         for (kind, _) in kinds {
-            assert!(table(heading).iter().any(|l| l.contains(&format!("kind = \"{kind}\""))), "{heading} {kind}");
+            assert!(
+                table(heading).iter().any(|l| l.contains(&format!("kind = \"{kind}\""))),
+                "{heading} {kind}"
+            );
         }
     }
     for line in reference().lines().filter(|line| line.contains(" = ")) {
-        assert!(line.contains("  # ") || line.starts_with("\"router") || line.starts_with("cache_t"), "{line}");
+        assert!(
+            line.contains("  # ") || line.starts_with("\"router") || line.starts_with("cache_t"),
+            "{line}"
+        );
     }
 }
 

@@ -1,9 +1,6 @@
 //! Arrival times that do not depend on what is sent.
 
-use rand::distr::Distribution;
-use rand_distr::Exp;
-
-use super::draws::{Component, stream};
+use super::draws::{Component, exponential, stream};
 use crate::scenario::Arrival;
 
 /// When each of `count` requests is sent, in nanoseconds since the start; ascending.
@@ -19,12 +16,11 @@ pub(super) fn stamps_ns(arrival: Arrival, count: usize, seed: u64) -> Vec<u64> {
 
 /// A Poisson process of `rate` per second: gaps are exponential, and the first stands before the first request.
 fn poisson_ns(rate: f64, count: usize, seed: u64) -> Vec<u64> {
-    let Ok(gaps) = Exp::new(rate) else { return vec![0; count] };
     let mut draws = stream(seed, Component::Arrivals);
-    let mut at_s = 0.0;
+    let mut at_ns = 0;
     let next = std::iter::repeat_with(|| {
-        at_s += gaps.sample(&mut draws);
-        (at_s * 1e9).round() as u64
+        at_ns += (exponential(&mut draws) / rate * 1e9).round() as u64;
+        at_ns
     });
     next.take(count).collect()
 }

@@ -1,10 +1,8 @@
 //! The shared-prefix workload: groups of prompts that begin alike.
 
 use protocol::tokenizer::mix;
-use rand::distr::Distribution;
-use rand_distr::Zipf;
 
-use super::draws::{Component, shuffle, stream, unit};
+use super::draws::{Component, Weighted, shuffle, stream, unit};
 use super::{Prompt, Segment};
 use crate::scenario::{MatchRatio, Order, Popularity, SharedPrefix};
 
@@ -70,17 +68,14 @@ fn places(workload: &SharedPrefix, seed: u64) -> Vec<Place> {
 
 /// How many prompts each group has.
 fn group_sizes(workload: &SharedPrefix, seed: u64) -> Vec<u32> {
-    let even = vec![workload.prompts_per_group; workload.groups as usize];
-    let Popularity::Zipf { exponent } = workload.popularity else { return even };
-    let Ok(ranks) = Zipf::new(f64::from(workload.groups), exponent) else { return even };
+    let Popularity::Zipf { exponent } = workload.popularity else {
+        return vec![workload.prompts_per_group; workload.groups as usize];
+    };
+    let ranks = Weighted::zipf(workload.groups, exponent);
     let mut draws = stream(seed, Component::Popularity);
     let mut sizes = vec![0; workload.groups as usize];
     for _ in 0..u64::from(workload.groups) * u64::from(workload.prompts_per_group) {
-        // Ranks are whole numbers from 1 to the number of groups.
-        let rank = ranks.sample(&mut draws) as usize;
-        if let Some(size) = sizes.get_mut(rank - 1) {
-            *size += 1;
-        }
+        sizes[ranks.draw(&mut draws)] += 1;
     }
     sizes
 }
@@ -150,7 +145,7 @@ mod tests {
 
     #[test]
     fn zipf_shares() {
-        // Share of the hottest group and of the eight hottest, as the reference lists them for 64 groups.
+        // Share of the hottest group and of the eight hottest, as k^-exponent gives them for 64 groups.
         for (exponent, top, top8) in
             [(0.8, 0.14, 0.46), (1.0, 0.21, 0.57), (1.2, 0.29, 0.68), (1.5, 0.42, 0.82)]
         {

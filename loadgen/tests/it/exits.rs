@@ -180,3 +180,22 @@ fn quiet_still_tells_what_failed() {
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
     assert!(ended.stderr.contains("hit_rate") && ended.stderr.contains("measured"), "{}", ended.stderr);
 }
+
+#[test]
+fn a_low_limit_on_open_files_is_raised() {
+    let bench = Bench::new();
+    let many = SMALL
+        .replace("prompts_per_group = 8", "prompts_per_group = 50")
+        .replace("output_tokens = 4", "output_tokens = 100")
+        .replace("kind = \"constant\"\nrate = 100.0", "kind = \"burst\"\nover = \"100ms\"");
+    let scenario = bench.file("s.toml", &many);
+    let command = format!(
+        "ulimit -Sn 256 && exec {} {} --mode live --policy round_robin --out {}",
+        env!("CARGO_BIN_EXE_loadgen"),
+        scenario.display(),
+        bench.out().display()
+    );
+    let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!((&bench.runs()[0]["requests"], &bench.runs()[0]["failed"]), (&400.into(), &0.into()));
+}

@@ -4,13 +4,10 @@
 //! Load is the ledger's matter and belief about caches the index's; a worker is what was configured, and whether it is
 //! healthy. A worker's id is its place in the order of adding. It is never given to another one.
 
-use serde::{Deserialize, Serialize};
-
 use crate::{ScopeId, WorkerId};
 
 /// What a worker does for a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Prefill and decode.
     Regular,

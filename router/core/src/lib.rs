@@ -7,26 +7,30 @@
 //! The order of calls for one request: [`index::PrefixIndex::lookup`] outside the lock, [`Router::assign`] under it, then
 //! the credit to the index, then [`Router::first_token`], [`Router::progress`] and, whatever happened, [`Router::finish`].
 
-pub mod draw;
-pub mod fleet;
+// A `for` over a hash map calls a method of a trait, which `clippy.toml` cannot name.
+#![warn(clippy::iter_over_hash_type)]
+
+mod draw;
+mod fleet;
 pub mod ids;
 pub mod index;
-pub mod ledger;
-pub mod policy;
+mod ledger;
+mod policy;
 pub mod prompt;
-pub mod request;
-pub mod router;
+mod request;
+mod router;
 pub mod spelling;
 
+pub use draw::Draws;
 pub use fleet::{Role, Worker, WorkerSpec};
-pub use ids::{ScopeId, WorkerId};
-pub use ledger::loads::LoadReport;
-pub use ledger::{LeaseId, Load, Outcome};
+use ids::{ScopeId, WorkerId};
+pub use ledger::loads::{LoadReport, ReportedLoad};
+pub use ledger::{LeaseId, Load, Outcome, Tally};
 pub use policy::{
-    OptionError, OptionKind, OptionSpec, OptionValue, POLICIES, PolicyConfig, PolicyRow, Reason, Signals,
-    UnknownPolicy,
+    Candidate, Candidates, Choice, Decision, OWNER_SLACK_CHARS, OptionError, OptionKind, OptionSpec,
+    OptionValue, POLICIES, Policy, PolicyConfig, PolicyRow, Reason, Signals, UnknownPolicy,
 };
-pub use prompt::PromptView;
+use prompt::PromptView;
 pub use request::{Assignment, RouteRequest, RoutingKeys, Unroutable};
 pub use router::{PolicyError, Proposal, Router, RouterConfig, WorkerView};
 

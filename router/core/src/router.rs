@@ -16,7 +16,7 @@ use crate::request::{Assignment, RouteRequest, Unroutable};
 use crate::{ScopeId, WorkerId};
 
 /// Nanoseconds between two questions for a worker's load.
-pub const DEFAULT_LOAD_POLL_INTERVAL_NS: u64 = 1_000_000_000;
+const DEFAULT_LOAD_POLL_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Poll intervals, counted from the asking, for which a load report is believed: one that is lost is made good by the
 /// next, a second one is news.

@@ -14,7 +14,7 @@ use crate::upstream::Address;
 
 /// A streaming reverse proxy for SGLang workers.
 #[derive(Parser)]
-#[command(name = "router", version, max_term_width = 120)]
+#[command(name = "router", version, max_term_width = 120, after_help = EXIT_CODES)]
 struct Args {
     /// Base URLs of the workers, separated by blanks; a repeated flag adds
     #[arg(long, value_name = "URL", num_args = 0.., action = ArgAction::Append)]
@@ -41,7 +41,7 @@ struct Args {
     /// Longest time in seconds from a request's arrival to the end of its answer
     #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = value_parser!(u64).range(1..=MAX_SECONDS))]
     request_timeout_secs: u64,
-    /// Seconds between two questions for a worker's load, under policies that look at it
+    /// Seconds between two load polls of a worker, under policies that use them
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     load_poll_interval_secs: Duration,
     /// Seconds between two health probes of a worker
@@ -59,7 +59,7 @@ struct Args {
     /// Path that is probed
     #[arg(long, value_name = "PATH", default_value = "/health", value_parser = path)]
     health_check_endpoint: http::Uri,
-    /// Take every worker for healthy, always
+    /// Treat every worker as healthy
     #[arg(long)]
     disable_health_check: bool,
     /// Seconds that running requests may go on after SIGTERM or SIGINT
@@ -81,6 +81,12 @@ struct Args {
     #[arg(long)]
     exit_with_stdin: bool,
 }
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  It was told to end, and ended
+  2  The command line is wrong
+  5  It cannot start: an address is taken, or the system refuses";
 
 /// Longest time that may be asked for, about three years: far from any overflow.
 const MAX_SECONDS: u64 = 100_000_000;

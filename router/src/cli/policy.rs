@@ -1,6 +1,6 @@
 //! The policies on the command line: names, options and help all come from the policy table.
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, ArgMatches, Command};
 use router_core::{OptionSpec, POLICIES, PolicyConfig};
 
@@ -11,23 +11,33 @@ const HEADING: &str = "Policy options";
 
 /// Adds `--policy` and one flag for every option that some policy has.
 pub(super) fn add_flags(command: Command) -> Command {
-    let names = PossibleValuesParser::new(POLICIES.iter().map(|row| row.name));
+    let values = POLICIES.iter().map(|row| PossibleValue::new(row.name).help(row.summary));
     let policy = Arg::new("policy")
         .long("policy")
         .value_name("POLICY")
         .help("How a worker is chosen")
-        .value_parser(names)
+        .value_parser(PossibleValuesParser::new(values))
         .default_value(DEFAULT_POLICY);
     let flags = distinct_options().into_iter().map(|(spec, policies)| {
-        let help = format!("{} [{}; default: {}]", spec.help, policies.join(", "), spec.default);
         Arg::new(spec.key)
             .long(flag(spec.key))
             .value_name("VALUE")
-            .help(help)
+            .help(option_help(spec, &policies))
             .help_heading(HEADING)
             .allow_hyphen_values(true)
     });
     command.arg(policy).args(flags)
+}
+
+/// What an option does, for which policies, and what it takes.
+fn option_help(spec: &OptionSpec, policies: &[&str]) -> String {
+    let (policies, default) = (policies.join(", "), spec.default.as_argument());
+    format!("{} [{policies}: {}; default: {default}]", capitalised(spec.help), spec.kind)
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// The policy that was asked for. An option that only other policies have is a warning, so that one command line can

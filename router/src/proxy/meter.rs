@@ -7,14 +7,13 @@
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
+use protocol::output::carries_output;
 use protocol::sse::Splitter;
-
-use super::token_event::carries_output;
 
 /// The end of every key that is looked for.
 static COUNT_KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"_tokens\""));
-/// The beginning of an event that carries JSON.
-static EVENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"data: {\""));
+/// The beginning of an event's data.
+static DATA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"data:"));
 
 /// Longest event that is looked at while waiting for the first token; a longer one counts as a token.
 const MAX_FIRST_EVENT: usize = 1 << 20;
@@ -63,7 +62,7 @@ impl Meter {
         match &mut self.stage {
             Stage::Buffered => false,
             Stage::Flowing => {
-                self.events += EVENT.find_iter(chunk).count() as u64;
+                self.events += json_events(chunk);
                 false
             }
             Stage::Waiting(splitter) => {
@@ -105,6 +104,15 @@ impl Meter {
         self.carry[old..old + fresh].copy_from_slice(&chunk[chunk.len() - fresh..]);
         self.carried = old + fresh;
     }
+}
+
+/// Events with a JSON object that begin in these bytes; the blank after the colon may be absent.
+fn json_events(bytes: &[u8]) -> u64 {
+    let begins = |at: &usize| {
+        let data = &bytes[at + b"data:".len()..];
+        data.strip_prefix(b" ").unwrap_or(data).starts_with(b"{\"")
+    };
+    DATA.find_iter(bytes).filter(begins).count() as u64
 }
 
 impl Counts {
@@ -168,6 +176,14 @@ mod tests {
             CHAT.split_at(CHAT.find("data: {\"choices\":[{\"delta\":{\"content").expect("is there"));
         assert!(!meter.see(before.as_bytes()));
         assert!(meter.see(after.as_bytes()));
+    }
+
+    #[test]
+    fn events_count_with_and_without_a_blank_and_not_inside_text() {
+        let mut meter = Meter::new(true);
+        assert!(meter.see(b"data:{\"text\":\"a\"}\n\n"));
+        meter.see(b"data:{\"text\":\"b data: {\\\"\"}\n\ndata: {\"text\":\"c\"}\n\ndata: [DONE]\n\n");
+        assert_eq!(meter.output_tokens(), 3);
     }
 
     #[test]

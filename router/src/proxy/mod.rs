@@ -12,7 +12,6 @@ mod lease;
 mod meter;
 mod note;
 mod prepare;
-mod token_event;
 
 use std::sync::Arc;
 

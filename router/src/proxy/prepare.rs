@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, header};
 use protocol::view::{First, RequestView};
 use router_core::index::{Credit, Matches};
-use router_core::{Assignment, PromptView, Role, RouteRequest, RoutingKeys, Unroutable};
+use router_core::prompt::PromptView;
+use router_core::{Assignment, Role, RouteRequest, RoutingKeys, Unroutable};
 
 use super::endpoint::Endpoint;
 use super::lease::{Booking, Lease, Pledge};

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::nanoseconds;
 use crate::shared::Shared;
 
 /// How often the core is asked for its next deadline at the latest: a booking may have brought it forward.
 const LONGEST_SLEEP: Duration = Duration::from_millis(250);
-const LONGEST_SLEEP_NS: u64 = 250_000_000;
 
 /// Nodes that one turn of the sweep may visit while it holds the index's lock: well under a millisecond.
 const SWEEP_NODES: usize = 512;
@@ -24,7 +24,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
             router.next_deadline().unwrap_or(u64::MAX)
         };
         sweep(&shared).await;
-        let wake_ns = next_ns.min(now_ns.saturating_add(LONGEST_SLEEP_NS));
+        let wake_ns = next_ns.min(now_ns.saturating_add(nanoseconds(LONGEST_SLEEP)));
         tokio::time::sleep_until(shared.clock.instant(wake_ns)).await;
     }
 }

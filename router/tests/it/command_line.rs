@@ -42,7 +42,42 @@ fn a_port_in_use_is_a_clear_error() {
         let message = String::from_utf8(output.stderr).expect("text");
         assert_eq!(output.status.code(), Some(5), "{message}");
         assert!(message.contains(&format!("127.0.0.1:{port}")), "{message}");
+        assert!(message.contains(&format!("another {}, or 0", flags[1])), "{message}");
     }
+}
+
+#[test]
+fn an_address_of_another_machine_is_a_clear_error() {
+    let output = run_to_end(&["--host", "192.0.2.1", "--port", "0", "--prometheus-port", "0"]);
+    let message = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(5), "{message}");
+    assert!(message.contains("give --host an address of this machine"), "{message}");
+}
+
+#[test]
+fn a_host_that_is_no_name_is_a_clear_error() {
+    let message = String::from_utf8(run_to_end(&["--host", "no host"]).stderr).expect("text");
+    assert!(message.contains("--host: `no host` cannot be resolved; give an IP address"), "{message}");
+}
+
+#[test]
+fn the_api_key_is_repeated_nowhere() {
+    let ports = ["--port", "0", "--prometheus-port", "0", "--exit-with-stdin", "--log-level", "debug"];
+    for (key, code) in [("sk-of-ours", 0), ("sk-of ours", 2)] {
+        let output = run_to_end(&[&ports[..], &["--api-key", key]].concat());
+        assert_eq!(output.status.code(), Some(code));
+        let said = [output.stdout, output.stderr].concat();
+        assert!(!said.is_empty());
+        assert!(!String::from_utf8(said).expect("text").contains("sk-of"));
+    }
+}
+
+#[test]
+fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
+    let router = Router::start_limited(64, &[], &[]);
+    let [soft, hard] = router.open_file_limits();
+    assert_ne!(hard, "64", "this machine's hard limit is too low for the test to show anything");
+    assert_eq!(soft, hard);
 }
 
 #[test]
@@ -50,12 +85,16 @@ fn help_lists_every_policy_and_its_options() {
     let output = run_to_end(&["--help"]);
     assert_eq!(output.status.code(), Some(0));
     let help = String::from_utf8(output.stdout).expect("text");
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for row in router_core::POLICIES {
-        assert!(help.contains(row.name), "{}", row.name);
+        assert!(help.contains(&format!("- {}: {}", row.name, row.summary)), "{}", row.name);
         for option in row.options {
             assert!(help.contains(&format!("--{} ", option.key.replace('_', "-"))), "{}", option.key);
+            assert!(help.contains(&format!(": {}; default: ", option.kind)), "{}", option.key);
         }
     }
+    assert!(help.ends_with("an address is taken, or the system refuses"), "exit codes come last");
+    assert!(!help.contains("default: \""), "what can be typed is not quoted");
 }
 
 #[test]

@@ -61,10 +61,37 @@ fn what_a_worker_never_answered_is_not_taken_for_cached() {
 #[test]
 fn without_workers_the_router_runs_and_says_so() {
     let router = Router::start(&[], &[]);
-    assert_refusal(&router.post("/v1/chat/completions", b"{}"), 503, "no_available_workers", "http://x");
+    let refused = router.post("/v1/chat/completions", b"{}");
+    assert_refusal(&refused, 503, "no_workers", "http://x");
+    assert!(refused.text().contains("--worker-urls"), "the remedy is named");
+    assert_eq!(refused.header("retry-after"), None, "waiting does not help");
     assert_eq!(router.get("/health").status(), 200);
     assert_eq!(router.get("/readiness").status(), 503);
     assert_eq!(router.get("/workers").json()["total"], 0);
+}
+
+#[test]
+fn when_no_worker_is_healthy_the_client_learns_when_to_come_back() {
+    let worker = flapping(&Arc::new(AtomicBool::new(false)));
+    let args = ["--health-check-interval-secs", "1", "--health-failure-threshold", "1"];
+    let router = Router::start(&[worker.url()], &args);
+    wait_until("the probe to fail", || !first_is_healthy(&router));
+    let refused = router.post("/generate", PROMPT);
+    assert_refusal(&refused, 503, "no_available_workers", &worker.url());
+    assert_eq!(refused.header("retry-after"), Some("1"));
+}
+
+#[test]
+fn a_target_that_is_not_there_is_named_as_the_reason() {
+    let worker = Worker::fixed("{}");
+    let router = Router::start(&[worker.url()], &["--policy", "consistent_hashing"]);
+    let ask = |target: &str| {
+        router.client().post("/generate", &format!("X-SMG-Target-Worker: {target}\r\n"), PROMPT)
+    };
+    assert_eq!(ask("0").status(), 200);
+    let refused = ask("7");
+    assert_refusal(&refused, 503, "target_worker_unavailable", &worker.url());
+    assert!(refused.text().contains("X-SMG-Target-Worker"));
 }
 
 #[test]
@@ -107,7 +134,7 @@ fn an_unhealthy_worker_gets_nothing_until_it_is_well_again() {
     let healthy = || first_is_healthy(&router);
     assert!(healthy(), "static workers start healthy");
     wait_until("the probes to fail", || !healthy());
-    let served = || flapping.seen().iter().filter(|request| request.first.starts_with("POST")).count();
+    let served = || flapping.count("POST");
     for _ in 0..6 {
         assert_eq!(router.post("/generate", PROMPT).status(), 200);
     }

@@ -1,5 +1,6 @@
 //! Tests of the router's binary, from outside.
 
+mod api_key;
 mod bytes;
 mod command_line;
 mod common;

@@ -11,10 +11,6 @@ fn fleet(size: usize) -> (Vec<Worker>, Vec<String>) {
     (workers, urls)
 }
 
-fn posts(worker: &Worker) -> usize {
-    worker.seen().iter().filter(|request| request.first.starts_with("POST")).count()
-}
-
 fn decided(answer: &Message) -> usize {
     answer.header("x-router-worker").expect("a decision").parse().expect("a number")
 }
@@ -30,7 +26,7 @@ fn round_robin_takes_turns_and_says_so() {
     let answers: Vec<_> = (0..9).map(|_| router.post("/generate", &prompt("a"))).collect();
     let turns: Vec<usize> = answers.iter().map(decided).collect();
     assert_eq!(turns, [0, 1, 2, 0, 1, 2, 0, 1, 2]);
-    assert!(workers.iter().all(|worker| posts(worker) == 3));
+    assert!(workers.iter().all(|worker| worker.count("POST") == 3));
     assert!(answers[0].header("x-router-reason").is_some());
     assert_eq!(answers[0].header("x-router-predicted-tokens"), None, "the policy has no such belief");
 }
@@ -96,15 +92,13 @@ fn loads_are_asked_for_at_once_and_in_the_older_form_where_needed() {
     });
     let args = ["--policy", "power_of_two", "--load-poll-interval-secs", "0.2"];
     let router = Router::start(&[current.url(), older.url()], &args);
-    let asked =
-        |worker: &Worker, first: &str| worker.seen().iter().filter(|m| m.first.starts_with(first)).count();
-    wait_until("the newer form twice", || asked(&current, "GET /v1/loads?include=core ") >= 2);
-    wait_until("the older form twice", || asked(&older, "GET /get_load ") >= 2);
-    assert_eq!(asked(&older, "GET /v1/loads"), 1, "once refused, the newer form is not asked for again");
+    wait_until("the newer form twice", || current.count("GET /v1/loads?include=core ") >= 2);
+    wait_until("the older form twice", || older.count("GET /get_load ") >= 2);
+    assert_eq!(older.count("GET /v1/loads"), 1, "once refused, the newer form is not asked for again");
     for _ in 0..10 {
         assert_eq!(router.post("/generate", &prompt("a")).status(), 200);
     }
-    assert_eq!((posts(&current), posts(&older)), (0, 10), "the reports decide");
+    assert_eq!((current.count("POST"), older.count("POST")), (0, 10), "the reports decide");
 }
 
 #[test]

@@ -231,8 +231,12 @@ mod tests {
 
     #[test]
     fn words_name_themselves() {
-        assert!(Schedule::ALL.iter().all(|schedule| Schedule::from_label(schedule.label()) == Some(*schedule)));
-        assert!(Eviction::ALL.iter().all(|eviction| Eviction::from_label(eviction.label()) == Some(*eviction)));
+        assert!(
+            Schedule::ALL.iter().all(|schedule| Schedule::from_label(schedule.label()) == Some(*schedule))
+        );
+        assert!(
+            Eviction::ALL.iter().all(|eviction| Eviction::from_label(eviction.label()) == Some(*eviction))
+        );
         assert_eq!((Schedule::from_label("LPM"), Eviction::from_label("")), (None, None));
     }
 

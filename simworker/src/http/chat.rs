@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
 use protocol::openai::{
-    CHAT_COMPLETION, CHAT_COMPLETION_CHUNK, ChatChoice, ChatChunkChoice, ChatMessage, Delta, Usage,
+    CHAT_COMPLETION, CHAT_COMPLETION_CHUNK, ChatChoice, ChatChunkChoice, ChatMessage, Delta, UsageMember,
 };
 use protocol::view::{Dialect, RequestView};
 
@@ -26,10 +26,11 @@ pub(super) async fn chat(State(worker): State<Arc<Worker>>, headers: HeaderMap, 
 async fn answer(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
     openai::check_content_type(headers)?;
     let fields = Fields::parse(body)?;
+    openai::check_ranks(headers, &fields)?;
     let n = fields.get("n")?.unwrap_or(1);
     let prompt = RequestView::read(Dialect::Chat, body).prompt;
     let order = Order::read(&fields, prompt, OneOrMany::One(wish(&fields)?), n)?;
-    let options = fields.get_or_default("stream_options")?;
+    let options = StreamOptions::read(&fields)?;
     let stream = order.stream;
     let tickets = order.submit(worker).await?;
     let head = Head::new(worker, &fields, &tickets, n)?;
@@ -55,8 +56,7 @@ fn wish(fields: &Fields<'_>) -> Result<Wish, Failure> {
 
 fn choice(index: u32, reply: &Whole) -> ChatChoice<'_> {
     let (word, matched_stop) = openai::words(&reply.ticket, &reply.finish);
-    let message =
-        ChatMessage { role: "assistant", content: &reply.text, reasoning_content: None, tool_calls: None };
+    let message = ChatMessage { role: "assistant", content: &reply.text, reasoning_content: None };
     ChatChoice { index, message, logprobs: None, finish_reason: Some(word), matched_stop }
 }
 
@@ -68,9 +68,11 @@ struct ChatFrames {
 }
 
 impl ChatFrames {
-    fn running_usage(&self, news: &News<'_>) -> Option<Usage> {
-        let reply = (&news.voice.ticket, news.tokens, news.voice.cached_tokens);
-        self.options.continuous_usage_stats.then(|| self.head.usage([reply].into_iter()))
+    /// Absent unless asked for, and always in the chunk that only ends a choice.
+    fn running_usage(&self, news: &News<'_>, is_end: bool) -> Option<UsageMember> {
+        let reply = (&news.voice.ticket, news.tokens, news.voice.figures.cached_tokens);
+        let wanted = self.options.continuous_usage_stats && !is_end;
+        wanted.then(|| UsageMember::Full(self.head.usage([reply].into_iter())))
     }
 
     fn chunk(
@@ -87,7 +89,8 @@ impl ChatFrames {
             finish_reason: end.map(|(word, _)| word),
             matched_stop: end.and_then(|(_, matched)| matched),
         };
-        event(out, &self.head.chunk(CHAT_COMPLETION_CHUNK, vec![choice], self.running_usage(news)));
+        let usage = self.running_usage(news, end.is_some());
+        event(out, &self.head.chunk(CHAT_COMPLETION_CHUNK, vec![choice], usage));
     }
 }
 
@@ -95,15 +98,14 @@ impl Frames for ChatFrames {
     fn news(&self, news: &News<'_>, out: &mut Vec<u8>) {
         let voice = news.voice;
         if voice.sent == 0 {
-            let opening = Delta::Role { role: "assistant", content: "", reasoning_content: None };
-            self.chunk(news, opening, None, out);
+            self.chunk(news, Delta::opening(), None, out);
         }
         if news.tokens > voice.sent {
             let content = &voice.ticket.reply.text(voice.sent, news.tokens);
-            self.chunk(news, Delta::Content { content }, None, out);
+            self.chunk(news, Delta::text(content), None, out);
         }
         if let Some(finish) = news.finish {
-            self.chunk(news, Delta::End {}, Some(openai::words(&voice.ticket, finish)), out);
+            self.chunk(news, Delta::default(), Some(openai::words(&voice.ticket, finish)), out);
         }
     }
 
@@ -116,6 +118,6 @@ impl Frames for ChatFrames {
     }
 
     fn tail(&self, voices: &[Voice], out: &mut Vec<u8>) {
-        openai::usage_chunk(&self.head, CHAT_COMPLETION_CHUNK, self.options, voices, out);
+        openai::usage_chunk(&self.head, CHAT_COMPLETION_CHUNK, self.options, voices, UsageMember::Full, out);
     }
 }

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
-use protocol::openai::{CompletionChoice, TEXT_COMPLETION, Usage};
+use protocol::openai::{CompletionChoice, TEXT_COMPLETION, Usage, UsageMember};
 use protocol::view::{Dialect, RequestView};
 
 use super::failure::{Api, Failure};
@@ -32,6 +32,7 @@ pub(super) async fn completions(
 async fn answer(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
     openai::check_content_type(headers)?;
     let fields = Fields::parse(body)?;
+    openai::check_ranks(headers, &fields)?;
     let max_tokens = fields.get("max_tokens")?.unwrap_or(DEFAULT_OUTPUT);
     if max_tokens == 0 {
         return Err(Failure::bad_request("max_tokens must be positive"));
@@ -40,7 +41,7 @@ async fn answer(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Resul
     let n = fields.get("n")?.unwrap_or(1);
     let prompt = RequestView::read(Dialect::Completions, body).prompt;
     let order = Order::read(&fields, prompt, OneOrMany::One(wish), n)?;
-    let options = fields.get_or_default("stream_options")?;
+    let options = StreamOptions::read(&fields)?;
     let stream = order.stream;
     let tickets = order.submit(worker).await?;
     let head = Head::new(worker, &fields, &tickets, n)?;
@@ -73,9 +74,12 @@ struct CompletionFrames {
 }
 
 impl CompletionFrames {
-    /// Unlike the chat's, the running usage of completions has no details.
-    fn running_usage(&self, news: &News<'_>) -> Option<Usage> {
-        self.options.continuous_usage_stats.then(|| Usage {
+    /// Unlike the chat's, the running usage of completions has no details, and is `null` when not asked for.
+    fn running_usage(&self, news: &News<'_>) -> UsageMember {
+        if !self.options.continuous_usage_stats {
+            return UsageMember::Null;
+        }
+        UsageMember::Full(Usage {
             prompt_tokens_details: None,
             ..self.head.usage([(&news.voice.ticket, news.tokens, 0)].into_iter())
         })
@@ -93,7 +97,7 @@ impl Frames for CompletionFrames {
             finish_reason: end.map(|(word, _)| word),
             matched_stop: end.and_then(|(_, matched)| matched),
         };
-        event(out, &self.head.chunk(TEXT_COMPLETION, vec![choice], self.running_usage(news)));
+        event(out, &self.head.chunk(TEXT_COMPLETION, vec![choice], Some(self.running_usage(news))));
     }
 
     fn absorb(&self, _: &Voice, _: &Failure, _: &mut Vec<u8>) -> bool {
@@ -105,6 +109,7 @@ impl Frames for CompletionFrames {
     }
 
     fn tail(&self, voices: &[Voice], out: &mut Vec<u8>) {
-        openai::usage_chunk(&self.head, TEXT_COMPLETION, self.options, voices, out);
+        let brief = |usage: Usage| UsageMember::Brief(usage.into());
+        openai::usage_chunk(&self.head, TEXT_COMPLETION, self.options, voices, brief, out);
     }
 }

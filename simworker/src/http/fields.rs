@@ -7,21 +7,46 @@ use serde_json::value::RawValue;
 
 use super::failure::Failure;
 
-/// A request body.
+/// The members of a request body, or of an object in it.
 #[derive(Debug)]
-pub(super) struct Fields<'a>(HashMap<String, &'a RawValue>);
+pub(super) struct Fields<'a> {
+    members: HashMap<String, &'a RawValue>,
+    /// What stands before a key in messages: `sampling_params.` for the members of that object.
+    path: String,
+}
 
 impl<'a> Fields<'a> {
     /// Reads a body, which must be a JSON object.
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, Failure> {
-        let fields = serde_json::from_slice(body);
-        fields.map(Self).map_err(|e| Failure::bad_request(format!("The body is not a JSON object: {e}")))
+        let members = serde_json::from_slice(body)
+            .map_err(|e| Failure::bad_request(format!("The body is not a JSON object: {e}")))?;
+        Ok(Self { members, path: String::new() })
     }
 
     /// The field `key`; absent and `null` are the same.
     pub(super) fn get<T: Deserialize<'a>>(&self, key: &str) -> Result<Option<T>, Failure> {
-        let Some(raw) = self.0.get(key) else { return Ok(None) };
-        serde_json::from_str(raw.get()).map_err(|e| Failure::bad_request(format!("{key}: {e}")))
+        let Some(raw) = self.members.get(key) else { return Ok(None) };
+        self.read(key, raw)
+    }
+
+    /// The objects under `key`: one, or a list of them.
+    pub(super) fn objects(&self, key: &str) -> Result<Option<OneOrMany<Fields<'a>>>, Failure> {
+        let Some(raw) = self.members.get(key) else { return Ok(None) };
+        if raw.get().starts_with('[') {
+            let all: Vec<&'a RawValue> = self.read(key, raw)?;
+            let all = all.iter().enumerate().map(|(at, raw)| {
+                let name = format!("{key}[{at}]");
+                Ok(Self { members: self.read(&name, raw)?, path: format!("{}{name}.", self.path) })
+            });
+            return Ok(Some(OneOrMany::Many(all.collect::<Result<_, _>>()?)));
+        }
+        let one: Option<HashMap<String, &'a RawValue>> = self.read(key, raw)?;
+        Ok(one.map(|members| OneOrMany::One(Self { members, path: format!("{}{key}.", self.path) })))
+    }
+
+    fn read<T: Deserialize<'a>>(&self, name: &str, raw: &'a RawValue) -> Result<T, Failure> {
+        let Self { path, .. } = self;
+        serde_json::from_str(raw.get()).map_err(|e| Failure::bad_request(format!("{path}{name}: {e}")))
     }
 
     /// The field `key`, or the default of its type.

@@ -9,16 +9,15 @@ use protocol::sglang::{
     CachedTokensDetails, FinishReason, Generated, MetaInfo, StreamError, StreamErrorMessage,
 };
 use protocol::view::{Dialect, RequestView};
-use serde::Deserialize;
 use simworker_core::FinishReason as EngineReason;
 
 use super::failure::{Api, Failure};
 use super::fields::{Fields, OneOrMany};
-use super::request::{Order, Wish};
+use super::request::{Order, Wish, check_rank};
 use super::stream::{Frames, News, TokenStream, Voice, event, outcome};
 use super::{info, json};
 use crate::clock::unix_seconds;
-use crate::mailbox::Finish;
+use crate::mailbox::{Figures, Finish};
 use crate::ticket::Ticket;
 use crate::worker::{Output, Worker};
 
@@ -43,32 +42,39 @@ async fn answer(worker: &Arc<Worker>, body: &[u8]) -> Result<Response, Failure> 
 }
 
 /// The part of `sampling_params` that the mock honours.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Copy)]
 struct SamplingParams {
-    max_new_tokens: Option<u32>,
-    ignore_eos: bool,
+    wish: Wish,
     n: Option<u32>,
 }
 
 impl SamplingParams {
-    fn wish(&self) -> Wish {
-        Wish {
-            output: Output::Tokens(self.max_new_tokens.unwrap_or(DEFAULT_OUTPUT)),
-            ignore_eos: self.ignore_eos,
-        }
+    const DEFAULT: Self =
+        Self { wish: Wish { output: Output::Tokens(DEFAULT_OUTPUT), ignore_eos: false }, n: None };
+
+    fn read(fields: &Fields<'_>) -> Result<Self, Failure> {
+        let output = Output::Tokens(fields.get("max_new_tokens")?.unwrap_or(DEFAULT_OUTPUT));
+        Ok(Self {
+            wish: Wish { output, ignore_eos: fields.get_or_default("ignore_eos")? },
+            n: fields.get("n")?,
+        })
     }
 }
 
 fn read(body: &[u8]) -> Result<Order, Failure> {
     let fields = Fields::parse(body)?;
+    check_rank(&fields)?;
     let prompt = RequestView::read(Dialect::Generate, body).prompt;
-    let params: Option<OneOrMany<SamplingParams>> = fields.get("sampling_params")?;
-    let (wishes, n) = match params.unwrap_or(OneOrMany::One(SamplingParams::default())) {
-        OneOrMany::One(params) => (OneOrMany::One(params.wish()), params.n),
-        OneOrMany::Many(all) => {
+    let (wishes, n) = match fields.objects("sampling_params")? {
+        None => (OneOrMany::One(SamplingParams::DEFAULT.wish), None),
+        Some(OneOrMany::One(params)) => {
+            let params = SamplingParams::read(&params)?;
+            (OneOrMany::One(params.wish), params.n)
+        }
+        Some(OneOrMany::Many(all)) => {
+            let all = all.iter().map(SamplingParams::read).collect::<Result<Vec<_>, _>>()?;
             let n = all.first().and_then(|params| params.n);
-            (OneOrMany::Many(all.iter().map(SamplingParams::wish).collect()), n)
+            (OneOrMany::Many(all.iter().map(|params| params.wish).collect()), n)
         }
     };
     Order::read(&fields, prompt, wishes, n.unwrap_or(1))
@@ -81,14 +87,14 @@ async fn whole(tickets: Vec<Ticket>, is_batch: bool) -> Result<Response, Failure
         let finish = outcome(&ending)?.clone();
         let ids = ticket.reply.ids(0, progress.tokens);
         let text = ticket.reply.text(0, progress.tokens);
-        texts.push((ticket, finish, ids, text));
+        texts.push((ticket, progress.figures, finish, ids, text));
     }
     let answers: Vec<Generated<'_>> = texts
         .iter()
-        .map(|(ticket, finish, ids, text)| Generated {
+        .map(|(ticket, figures, finish, ids, text)| Generated {
             text,
             output_ids: ids,
-            meta_info: meta_info(ticket, finish.output_tokens, finish.cached_tokens, Some(finish)),
+            meta_info: meta_info(ticket, finish.output_tokens, *figures, Some(finish)),
             index: None,
         })
         .collect();
@@ -98,19 +104,25 @@ async fn whole(tickets: Vec<Ticket>, is_batch: bool) -> Result<Response, Failure
     })
 }
 
-fn meta_info<'a>(ticket: &'a Ticket, tokens: u32, cached: u32, finish: Option<&'a Finish>) -> MetaInfo<'a> {
+fn meta_info<'a>(
+    ticket: &'a Ticket,
+    tokens: u32,
+    figures: Figures,
+    finish: Option<&'a Finish>,
+) -> MetaInfo<'a> {
+    let Figures { cached_tokens, retractions, e2e_ns } = figures;
     MetaInfo {
         id: &ticket.rid,
         finish_reason: finish.map(|finish| reason(ticket, finish)),
         prompt_tokens: ticket.prompt_tokens,
         weight_version: info::WEIGHT_VERSION,
-        num_retractions: finish.map_or(0, |finish| finish.retractions),
+        num_retractions: retractions,
         reasoning_tokens: 0,
         completion_tokens: tokens,
-        cached_tokens: cached,
-        cached_tokens_details: CachedTokensDetails { device: cached, host: 0 },
+        cached_tokens,
+        cached_tokens_details: CachedTokensDetails { device: cached_tokens, host: 0 },
         dp_rank: 0,
-        e2e_latency: finish.map(|_| ticket.arrived.elapsed().as_secs_f64()),
+        e2e_latency: e2e_ns.map(|ns| ns as f64 / 1e9),
         response_sent_to_client_ts: unix_seconds(),
     }
 }
@@ -149,7 +161,7 @@ impl Frames for GenerateFrames {
             &Generated {
                 text: &ticket.reply.text(from, news.tokens),
                 output_ids: &ids,
-                meta_info: meta_info(ticket, news.tokens, voice.cached_tokens, news.finish),
+                meta_info: meta_info(ticket, news.tokens, voice.figures, news.finish),
                 index: self.index(voice),
             },
         );
@@ -160,13 +172,12 @@ impl Frames for GenerateFrames {
         if !failure.by_scheduler {
             return false;
         }
-        let mut meta_info = meta_info(&voice.ticket, voice.sent, voice.cached_tokens, None);
+        let mut meta_info = meta_info(&voice.ticket, voice.sent, voice.figures, None);
         meta_info.finish_reason = Some(FinishReason::Abort {
             message: &failure.message,
             status_code: Some(failure.status),
             err_type: (failure.status == 400).then_some("BadRequestError"),
         });
-        meta_info.e2e_latency = Some(voice.ticket.arrived.elapsed().as_secs_f64());
         event(out, &Generated { text: "", output_ids: &[], meta_info, index: self.index(voice) });
         true
     }

@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tokio::time::{Instant, timeout};
 
+use crate::latency::Traffic;
 use crate::worker::{Job, Output, Worker};
 
 /// How long the engine may show no output, real time.
@@ -34,6 +35,7 @@ pub(super) async fn health_generate(State(worker): State<Arc<Worker>>) -> Respon
         ignore_eos: true,
         priority: 0,
         namespace: 0,
+        traffic: Traffic::Probe,
     };
     let Ok(mut probe) = worker.submit(job) else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
     let deadline = Instant::now() + PATIENCE;

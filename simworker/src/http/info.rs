@@ -20,9 +20,9 @@ pub(super) const WEIGHT_VERSION: &str = "default";
 pub(super) async fn model_info(State(worker): State<Arc<Worker>>) -> Response {
     let config = &worker.config;
     super::json(&ModelInfo {
-        model_path: config.preset.model.name,
+        model_path: &config.model_path,
         served_model_name: &config.served_model_name,
-        tokenizer_path: config.preset.model.name,
+        tokenizer_path: &config.model_path,
         is_generation: true,
         preferred_sampling_params: None,
         weight_version: WEIGHT_VERSION,
@@ -96,8 +96,8 @@ pub(super) async fn server_info(State(worker): State<Arc<Worker>>) -> Response {
 fn arguments(config: &WorkerConfig) -> Value {
     let engine = &config.engine;
     json!({
-        "model_path": config.preset.model.name,
-        "tokenizer_path": config.preset.model.name,
+        "model_path": config.model_path,
+        "tokenizer_path": config.model_path,
         "served_model_name": config.served_model_name,
         "tp_size": config.preset.gpus,
         "pp_size": 1,

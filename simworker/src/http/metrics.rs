@@ -9,6 +9,7 @@ use hyper::header::CONTENT_TYPE;
 use simworker_core::{EngineLoads, EngineTotals};
 
 use crate::config::WorkerConfig;
+use crate::latency::{Histogram, Latencies};
 use crate::worker::Worker;
 
 /// The content type of Prometheus' text format.
@@ -66,6 +67,13 @@ const ROWS: &[Row] = &[
     gauge("decode_sum_seq_lens", "Tokens with KV over the running requests.", |s| {
         s.loads.context_tokens as f64
     }),
+    gauge("num_retracted_reqs", "Requests retracted in the last interval.", |s| {
+        s.loads.retracted_lately as f64
+    }),
+    gauge("num_paused_reqs", "Requests paused by a change of weights.", |_| 0.0),
+    gauge("is_cuda_graph", "Whether the running batch is a CUDA graph, as decode batches are.", |s| {
+        f64::from(u8::from(s.loads.running > 0))
+    }),
     gauge("utilization", "Running share of what meets the latency goal.", |_| 0.0),
     gauge("new_token_ratio", "Share of outstanding output that is reserved.", |s| s.loads.new_token_ratio),
     gauge("max_total_num_tokens", "KV capacity in tokens.", |s| s.loads.max_total_tokens as f64),
@@ -111,10 +119,69 @@ const ROWS: &[Row] = &[
     }),
 ];
 
+/// One histogram, in engine time.
+struct HistogramRow {
+    name: &'static str,
+    /// Labels beside the model and the kind of engine, ready to print.
+    labels: &'static str,
+    help: &'static str,
+    value: fn(&Latencies) -> &Histogram,
+}
+
+const STREAMED: &str = ",is_streaming=\"true\"";
+const WHOLE: &str = ",is_streaming=\"false\"";
+/// The labels of the scheduler's series.
+const RANKS: &str = ",tp_rank=\"0\",pp_rank=\"0\",moe_ep_rank=\"0\"";
+
+const fn histogram(
+    name: &'static str,
+    labels: &'static str,
+    help: &'static str,
+    value: fn(&Latencies) -> &Histogram,
+) -> HistogramRow {
+    HistogramRow { name, labels, help, value }
+}
+
+/// Series of one name side by side.
+const HISTOGRAMS: &[HistogramRow] = &[
+    histogram("time_to_first_token_seconds", WHOLE, "From arrival to the first token.", |l| {
+        &l.first_token.whole
+    }),
+    histogram("time_to_first_token_seconds", STREAMED, "From arrival to the first token.", |l| {
+        &l.first_token.streamed
+    }),
+    histogram("inter_token_latency_seconds", "", "From one token to the next.", |l| &l.inter_token),
+    histogram("e2e_request_latency_seconds", WHOLE, "From arrival to the end.", |l| &l.end_to_end.whole),
+    histogram("e2e_request_latency_seconds", STREAMED, "From arrival to the end.", |l| {
+        &l.end_to_end.streamed
+    }),
+    histogram("queue_time_seconds", RANKS, "From the queue to the first schedule.", |l| &l.queue),
+];
+
 pub(super) async fn metrics(State(worker): State<Arc<Worker>>) -> Response {
-    let (loads, totals) = worker.report();
-    let text = render(&Source { loads, totals, config: &worker.config });
+    let (loads, totals, latencies) = worker.full_report();
+    let mut text = render(&Source { loads, totals, config: &worker.config });
+    render_histograms(&latencies, &worker.config.served_model_name, &mut text);
     ([(CONTENT_TYPE, CONTENT_TYPE_TEXT)], text).into_response()
+}
+
+fn render_histograms(latencies: &Latencies, model: &str, text: &mut String) {
+    let model = escape(model);
+    let mut described = "";
+    for HistogramRow { name, labels, help, value } in HISTOGRAMS {
+        if described != *name {
+            let _ = write!(text, "# HELP sglang:{name} {help}\n# TYPE sglang:{name} histogram\n");
+            described = name;
+        }
+        let labels = format!("model_name=\"{model}\",engine_type=\"unified\"{labels}");
+        let histogram = value(latencies);
+        for (bound, count) in histogram.cumulative() {
+            let bound = if bound.is_finite() { format!("{bound:?}") } else { "+Inf".to_owned() };
+            let _ = writeln!(text, "sglang:{name}_bucket{{{labels},le=\"{bound}\"}} {count}");
+        }
+        let _ = writeln!(text, "sglang:{name}_sum{{{labels}}} {}", histogram.sum_s());
+        let _ = writeln!(text, "sglang:{name}_count{{{labels}}} {}", histogram.count());
+    }
 }
 
 fn render(source: &Source<'_>) -> String {
@@ -122,8 +189,8 @@ fn render(source: &Source<'_>) -> String {
     let mut text = String::with_capacity(ROWS.len() * 200);
     for Row { name, kind, labels, help, value } in ROWS {
         let (word, ranks) = match kind {
-            Kind::SchedulerGauge => ("gauge", ",tp_rank=\"0\",pp_rank=\"0\",moe_ep_rank=\"0\""),
-            Kind::SchedulerCounter => ("counter", ",tp_rank=\"0\",pp_rank=\"0\",moe_ep_rank=\"0\""),
+            Kind::SchedulerGauge => ("gauge", RANKS),
+            Kind::SchedulerCounter => ("counter", RANKS),
             Kind::TokenizerCounter => ("counter", ""),
         };
         let value = value(source);

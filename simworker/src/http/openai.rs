@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use hyper::header::CONTENT_TYPE;
-use protocol::openai::{Answer, ErrorBody, Metadata, PromptTokensDetails, Usage};
-use serde::{Deserialize, Serialize};
+use protocol::openai::{Answer, ErrorBody, Metadata, PromptTokensDetails, Usage, UsageMember};
+use serde::Serialize;
 use simworker_core::FinishReason;
 
 use super::failure::Failure;
-use super::fields::Fields;
+use super::fields::{Fields, OneOrMany};
 use super::generate::END_OF_TEXT;
 use super::info;
+use super::request::{check_rank, only_rank};
 use super::stream::{Voice, event, outcome};
 use crate::clock::unix_seconds;
 use crate::mailbox::{Ending, Finish};
@@ -26,6 +27,17 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::bad_request("Unsupported Media Type: Only 'application/json' is allowed"))
+}
+
+/// The header that names a data-parallel rank; it overrides the body.
+const RANK_HEADER: &str = "x-data-parallel-rank";
+
+/// Refuses a data-parallel rank that there is not.
+pub(super) fn check_ranks(headers: &HeaderMap, fields: &Fields<'_>) -> Result<(), Failure> {
+    let Some(value) = headers.get(RANK_HEADER) else { return check_rank(fields) };
+    let rank = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+    let wrong = || Failure::bad_request("Invalid X-Data-Parallel-Rank header: an integer is needed.");
+    only_rank("X-Data-Parallel-Rank", rank.ok_or_else(wrong)?)
 }
 
 /// What is the same in every answer and chunk of a request.
@@ -63,7 +75,7 @@ impl Head {
         &self,
         object: &'static str,
         choices: Vec<C>,
-        usage: Option<Usage>,
+        usage: Option<UsageMember>,
     ) -> Answer<'_, C> {
         Answer {
             id: &self.id,
@@ -79,7 +91,7 @@ impl Head {
     /// A whole answer.
     pub(super) fn whole<C>(&self, object: &'static str, choices: Vec<C>, usage: Usage) -> Answer<'_, C> {
         let metadata = Some(Metadata { weight_version: info::WEIGHT_VERSION });
-        Answer { metadata, ..self.chunk(object, choices, Some(usage)) }
+        Answer { metadata, ..self.chunk(object, choices, Some(UsageMember::Full(usage))) }
     }
 
     /// The usage of all replies: pairs of a ticket, its output tokens and its cached tokens, answers to one prompt
@@ -99,29 +111,45 @@ impl Head {
             completion_tokens,
             prompt_tokens_details: self.cache_report.then_some(PromptTokensDetails { cached_tokens }),
             reasoning_tokens: 0,
+            completion_tokens_details: None,
         }
     }
 }
 
 /// `stream_options`, and what follows from them.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct StreamOptions {
     pub(super) include_usage: bool,
     pub(super) continuous_usage_stats: bool,
 }
 
-/// Writes the chunk without choices that carries the usage of all replies, if it was asked for.
+impl StreamOptions {
+    /// Reads the options of a body.
+    pub(super) fn read(fields: &Fields<'_>) -> Result<Self, Failure> {
+        match fields.objects("stream_options")? {
+            None => Ok(Self::default()),
+            Some(OneOrMany::Many(_)) => Err(Failure::bad_request("stream_options: an object is needed.")),
+            Some(OneOrMany::One(options)) => Ok(Self {
+                include_usage: options.get_or_default("include_usage")?,
+                continuous_usage_stats: options.get_or_default("continuous_usage_stats")?,
+            }),
+        }
+    }
+}
+
+/// Writes the chunk without choices that carries the usage of all replies, if it was asked for; `form` is how the route
+/// writes it.
 pub(super) fn usage_chunk(
     head: &Head,
     object: &'static str,
     options: StreamOptions,
     voices: &[Voice],
+    form: impl FnOnce(Usage) -> UsageMember,
     out: &mut Vec<u8>,
 ) {
     if options.include_usage {
-        let replies = voices.iter().map(|voice| (&voice.ticket, voice.sent, voice.cached_tokens));
-        event(out, &head.chunk(object, Vec::<()>::new(), Some(head.usage(replies))));
+        let replies = voices.iter().map(|voice| (&voice.ticket, voice.sent, voice.figures.cached_tokens));
+        event(out, &head.chunk(object, Vec::<()>::new(), Some(form(head.usage(replies)))));
     }
 }
 

@@ -7,6 +7,7 @@ use protocol::view::Prompt;
 
 use super::failure::Failure;
 use super::fields::{Fields, OneOrMany};
+use crate::latency::Traffic;
 use crate::ticket::Ticket;
 use crate::worker::{Job, Output, Worker};
 
@@ -56,7 +57,6 @@ impl Order {
         if !(1..=MAX_N).contains(&n) {
             return Err(Failure::bad_request(format!("n is {n}; it must be between 1 and {MAX_N}.")));
         }
-        check_rank(fields)?;
         Ok(Self {
             prompts,
             is_batch,
@@ -100,6 +100,7 @@ impl Order {
             ignore_eos: wish.ignore_eos,
             priority: self.priority,
             namespace: self.namespace,
+            traffic: if self.stream { Traffic::Streamed } else { Traffic::Whole },
         }
     }
 
@@ -139,16 +140,22 @@ fn tokens(prompt: Prompt<'_>) -> Result<Vec<Arc<[Token]>>, Failure> {
     Ok(all)
 }
 
-/// There is one data-parallel rank; it may be named by its new or its old name.
-fn check_rank(fields: &Fields<'_>) -> Result<(), Failure> {
+/// There is one data-parallel rank; the body may name it by its new or its old name.
+pub(super) fn check_rank(fields: &Fields<'_>) -> Result<(), Failure> {
     for key in ["routed_dp_rank", "data_parallel_rank"] {
-        if let Some(rank) = fields.get::<i64>(key)?
-            && rank != 0
-        {
-            return Err(Failure::bad_request(format!("{key} is {rank}; it must be in the range [0, 1).")));
+        if let Some(rank) = fields.get::<i64>(key)? {
+            only_rank(key, rank)?;
         }
     }
     Ok(())
+}
+
+/// Refuses a rank that there is not.
+pub(super) fn only_rank(named_by: &str, rank: i64) -> Result<(), Failure> {
+    match rank {
+        0 => Ok(()),
+        _ => Err(Failure::bad_request(format!("{named_by} is {rank}; it must be in the range [0, 1)."))),
+    }
 }
 
 /// Requests share KV only with those of the same extra key, salt and adapter.

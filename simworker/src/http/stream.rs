@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::write_json;
-use crate::mailbox::{Ending, Finish, Progress};
+use crate::mailbox::{Ending, Figures, Finish, Progress};
 use crate::ticket::Ticket;
 
 /// One reply within a stream.
@@ -26,8 +26,8 @@ pub(super) struct Voice {
     pub(super) index: u32,
     /// Tokens that have been sent.
     pub(super) sent: u32,
-    /// Prompt tokens served from the cache.
-    pub(super) cached_tokens: u32,
+    /// What else is known of it.
+    pub(super) figures: Figures,
 }
 
 /// News about one reply.
@@ -78,9 +78,8 @@ pub(super) struct TokenStream<F> {
 impl<F: Frames> TokenStream<F> {
     /// A stream of these replies; `interval` tokens make a frame.
     pub(super) fn new(tickets: Vec<Ticket>, frames: F, interval: u32) -> Self {
-        let voices = (0..).zip(tickets);
-        let voices =
-            voices.map(|(index, ticket)| Voice { ticket, index, sent: 0, cached_tokens: 0 }).collect();
+        let voice = |(index, ticket)| Voice { ticket, index, sent: 0, figures: Figures::default() };
+        let voices = (0..).zip(tickets).map(voice).collect();
         Self { voices, frames, interval, ready: None, failed: None, begun: false, over: false }
     }
 
@@ -127,10 +126,10 @@ impl<F: Frames> TokenStream<F> {
             return Ok(());
         }
         let want = next_frame(voice.sent, self.interval);
-        let Poll::Ready(Progress { tokens, cached_tokens, ending }) = voice.ticket.poll(context, want) else {
+        let Poll::Ready(Progress { tokens, figures, ending }) = voice.ticket.poll(context, want) else {
             return Ok(());
         };
-        voice.cached_tokens = cached_tokens;
+        voice.figures = figures;
         let finish = match &ending {
             None => None,
             Some(ending) => match outcome(ending) {

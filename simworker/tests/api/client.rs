@@ -60,6 +60,7 @@ impl Worker {
         let mut worker = WorkerConfig {
             engine: EngineConfig { pace: Pace::Step, ..EngineConfig::of(preset) },
             preset,
+            model_path: "org/mock".into(),
             served_model_name: "mock".into(),
             stream_interval: 1,
             incremental_streaming_output: false,
@@ -84,6 +85,11 @@ impl Worker {
     /// Posts text of some content type.
     pub(crate) fn post_text(&self, path: &str, content_type: &str, body: &str) -> Answer {
         read(self.open("POST", path, content_type, body))
+    }
+
+    /// Posts JSON with one more header line.
+    pub(crate) fn post_with(&self, path: &str, header: &str, body: &Value) -> Answer {
+        self.post_text(path, &format!("application/json\r\n{header}"), &body.to_string())
     }
 
     /// Sends a request and does not wait for the answer.

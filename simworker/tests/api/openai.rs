@@ -36,7 +36,7 @@ fn a_completion() {
     assert_eq!(
         json["usage"],
         json!({"prompt_tokens": 4, "completion_tokens": 5, "total_tokens": 9, "reasoning_tokens": 0,
-            "prompt_tokens_details": {"cached_tokens": 0}})
+            "prompt_tokens_details": {"cached_tokens": 0}, "completion_tokens_details": null})
     );
     assert_eq!(json["metadata"], json!({"weight_version": "default"}));
     let short = worker.post("/v1/completions", &json!({"prompt": "Hello, world"})).json();
@@ -74,8 +74,13 @@ fn a_streamed_completion() {
     assert_eq!(text, reply("Hello", 20));
     let (end, before) = events.split_last().unwrap();
     assert_eq!(end["choices"][0]["finish_reason"], "length");
-    assert!(
-        before.iter().all(|event| event["choices"][0]["finish_reason"].is_null() && event["usage"].is_null())
+    assert!(before.iter().all(|event| event["choices"][0]["finish_reason"].is_null()));
+    assert!(events.iter().all(|event| event.get("usage") == Some(&Value::Null)), "null, and not absent");
+    let plain = Worker::with(|config| config.enable_cache_report = false);
+    let usage = plain.post("/v1/completions", &body).events().pop().unwrap()["usage"].clone();
+    assert_eq!(
+        usage,
+        json!({"prompt_tokens": 2, "total_tokens": 22, "completion_tokens": 20, "reasoning_tokens": 0})
     );
 }
 
@@ -90,7 +95,7 @@ fn a_chat_answer() {
     assert_eq!(
         json["choices"],
         json!([{"index": 0, "logprobs": null, "finish_reason": "length", "matched_stop": null,
-            "message": {"role": "assistant", "content": text, "reasoning_content": null, "tool_calls": null}}])
+            "message": {"role": "assistant", "content": text, "reasoning_content": null}}])
     );
 }
 
@@ -116,9 +121,14 @@ fn a_chat_stream_is_role_text_end_usage() {
     let text: String = middle.iter().map(|e| e["choices"][0]["delta"]["content"].as_str().unwrap()).collect();
     assert_eq!(text, reply(&chat::render([("user", "Why?")]), 30));
     assert!(middle.iter().all(|event| event["choices"][0]["finish_reason"].is_null()));
+    for event in &events[..events.len() - 1] {
+        let delta = event["choices"][0]["delta"].as_object().unwrap();
+        assert_eq!(delta.get("reasoning_content"), Some(&Value::Null), "{event}");
+        assert_eq!(event.get("usage"), None, "{event}");
+    }
     assert_eq!(
         (&end["choices"][0]["delta"], &end["choices"][0]["finish_reason"]),
-        (&json!({}), &json!("length"))
+        (&json!({"reasoning_content": null}), &json!("length"))
     );
     assert_eq!(usage["choices"], json!([]));
     assert_eq!(usage["usage"]["completion_tokens"], 30);
@@ -135,7 +145,9 @@ fn without_include_usage_there_is_no_usage_chunk() {
     assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "length");
     body["stream_options"] = json!({"continuous_usage_stats": true});
     let events = worker.post(CHAT, &body).events();
-    assert!(events.iter().all(|event| event["usage"]["prompt_tokens"].is_u64()));
+    let (end, before) = events.split_last().unwrap();
+    assert!(before.iter().all(|event| event["usage"]["prompt_tokens"].is_u64()));
+    assert_eq!(end.get("usage"), None, "the chunk that only ends a choice has none");
 }
 
 #[test]
@@ -173,6 +185,33 @@ fn an_open_chat_ends_by_itself() {
     assert_eq!(answer["choices"][0]["finish_reason"], "stop");
     assert!(answer["choices"][0]["matched_stop"].is_u64());
     assert!((64..512).contains(&answer["usage"]["completion_tokens"].as_u64().unwrap()), "{answer}");
+}
+
+#[test]
+fn null_is_no_wrong_value() {
+    let worker = Worker::start();
+    let mut body = chat_body("Why?", 2);
+    for key in ["ignore_eos", "stream", "n", "rid", "priority", "stream_options", "routed_dp_rank"] {
+        body[key] = Value::Null;
+    }
+    assert_eq!(worker.post(CHAT, &body).status, 200);
+    body["stream"] = true.into();
+    body["stream_options"] = json!({"include_usage": null, "continuous_usage_stats": null});
+    let events = worker.post(CHAT, &body).events();
+    assert!(events.iter().all(|event| event.get("usage").is_none()), "null counts as false");
+}
+
+#[test]
+fn the_header_for_the_rank_overrides_the_body() {
+    let worker = Worker::start();
+    let completion = json!({"prompt": "a", "max_tokens": 1, "routed_dp_rank": 7});
+    for (path, body) in [(CHAT, chat_body("a", 1)), ("/v1/completions", completion)] {
+        for (value, status) in [("0", 200), ("1", 400), ("-1", 400), ("x", 400)] {
+            let answer = worker.post_with(path, &format!("X-Data-Parallel-Rank: {value}"), &body);
+            assert_eq!(answer.status, status, "{path} {value}: {}", answer.body);
+            assert!(status == 200 || answer.body.contains("X-Data-Parallel-Rank"), "{}", answer.body);
+        }
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use minijinja::{Error, Value};
 use serde::Serialize;
 
 use super::super::best::{baseline_policy, best, best_text, speedup};
-use super::super::format::{duration_ms, grouped, milliseconds, percent, trimmed};
+use super::super::format::{duration_ms, grouped};
 use super::super::metric::Metric;
 use super::super::stats::Spread;
 use super::super::variant::Variant;
@@ -13,24 +13,24 @@ use super::template::fill;
 use super::view::View;
 use crate::run::World;
 
-/// A column: heading, unit, metric, how its figure is written.
-type Column = (&'static str, &'static str, &'static str, fn(f64) -> String);
+/// A column: heading, unit, metric.
+type Column = (&'static str, &'static str, &'static str);
 
 const COLUMNS: [Column; 14] = [
-    ("Input", "tok/s", "input_tok_s", grouped),
-    ("Hit rate", "%", "hit_rate", percent),
-    ("later half", "%", "hit_rate_last_half", percent),
-    ("Predicted", "%", "predicted_hit_rate", percent),
-    ("TTFT p50", "ms", "ttft_ms.p50", milliseconds),
-    ("p90", "ms", "ttft_ms.p90", milliseconds),
-    ("p99", "ms", "ttft_ms.p99", milliseconds),
-    ("TPOT p50", "ms", "tpot_ms.p50", milliseconds),
-    ("ITL p99", "ms", "itl_ms.p99", milliseconds),
-    ("E2E p50", "ms", "e2e_ms.p50", milliseconds),
-    ("SLO met", "%", "slo_attainment", percent),
-    ("Imbalance", "", "imbalance", |v| format!("{v:.2}")),
-    ("Failed", "", "failed", |v| trimmed(v, 1)),
-    ("Router CPU", "µs/req", "router_cpu_us_per_request", |v| trimmed(v, 1)),
+    ("Input", "tok/s", "input_tok_s"),
+    ("Hit rate", "%", "hit_rate"),
+    ("later half", "%", "hit_rate_last_half"),
+    ("Predicted", "%", "predicted_hit_rate"),
+    ("TTFT p50", "ms", "ttft_ms.p50"),
+    ("p90", "ms", "ttft_ms.p90"),
+    ("p99", "ms", "ttft_ms.p99"),
+    ("TPOT p50", "ms", "tpot_ms.p50"),
+    ("ITL p99", "ms", "itl_ms.p99"),
+    ("E2E p50", "ms", "e2e_ms.p50"),
+    ("SLO met", "%", "slo_attainment"),
+    ("Imbalance", "", "imbalance"),
+    ("Failed", "", "failed"),
+    ("Router CPU", "µs/req", "router_cpu_us_per_request"),
 ];
 
 #[derive(Serialize)]
@@ -112,8 +112,8 @@ fn world_facts<'a>(view: &View<'a>, world: World) -> Result<WorldFacts<'a>, Erro
         rows: view.of_world(world).map(row).collect(),
         lag: (world == World::Live).then(|| schedule_lag(view)).flatten(),
         bars: vec![
-            bars(view, world, "Input throughput", "tok/s", "input_tok_s", grouped)?,
-            bars(view, world, "Hit rate", "%", "hit_rate", percent)?,
+            bars(view, world, "Input throughput", "tok/s", "input_tok_s")?,
+            bars(view, world, "Hit rate", "%", "hit_rate")?,
         ],
     })
 }
@@ -133,11 +133,11 @@ fn cells(
 ) -> Vec<Cell> {
     let mut cells: Vec<Cell> = columns
         .iter()
-        .map(|((.., write), metric)| {
+        .map(|(_, metric)| {
             let spread = variant.spread(metric);
-            let text = spread.map_or("–".to_owned(), |s| write(s.median));
-            let best = best_text(&view.variants, variant.world, metric, *write);
-            let range = spread.map_or(String::new(), |s| range(s, *write));
+            let text = spread.map_or("–".to_owned(), |s| metric.cell(s.median));
+            let best = best_text(&view.variants, variant.world, metric);
+            let range = spread.map_or(String::new(), |s| range(s, metric));
             let bad = metric.name == "failed" && spread.is_some_and(|s| s.max > 0.0);
             Cell { best: best.is_some_and(|best| best == text), text, range, bad }
         })
@@ -150,7 +150,7 @@ fn cells(
 }
 
 /// The range over seeds, when there is one to see.
-pub(super) fn range(spread: Spread, write: fn(f64) -> String) -> String {
-    let (low, high) = (write(spread.min), write(spread.max));
+pub(super) fn range(spread: Spread, metric: &Metric) -> String {
+    let (low, high) = (metric.cell(spread.min), metric.cell(spread.max));
     if low == high { String::new() } else { format!("{low}\u{2009}– {high}") }
 }

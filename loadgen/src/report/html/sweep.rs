@@ -3,22 +3,21 @@
 use minijinja::{Error, Value};
 use serde::Serialize;
 
-use super::super::format::{grouped, milliseconds, percent};
 use super::super::metric::{Better, Metric};
 use super::super::variant::{Variant, plain, short, varying};
 use super::template::fill;
 use super::view::View;
 use crate::run::World;
 
-/// What is shown of each setting: title, metric, how its figure is written.
-type Shown = (&'static str, &'static str, fn(f64) -> String);
+/// What is shown of each setting: title and metric.
+type Shown = (&'static str, &'static str);
 
 const SHOWN: [Shown; 5] = [
-    ("Hit rate, %", "hit_rate", percent),
-    ("Input, tok/s", "input_tok_s", grouped),
-    ("TTFT p50, ms", "ttft_ms.p50", milliseconds),
-    ("TTFT p99, ms", "ttft_ms.p99", milliseconds),
-    ("Imbalance", "imbalance", |v| format!("{v:.2}")),
+    ("Hit rate, %", "hit_rate"),
+    ("Input, tok/s", "input_tok_s"),
+    ("TTFT p50, ms", "ttft_ms.p50"),
+    ("TTFT p99, ms", "ttft_ms.p99"),
+    ("Imbalance", "imbalance"),
 ];
 
 #[derive(Serialize)]
@@ -90,7 +89,7 @@ fn matrix(mine: &[&Variant<'_>], shown: &Shown, down: &str, across: &str) -> Opt
     let span = Span::of(mine.iter().filter_map(|v| Some(v.spread(metric)?.median)), metric);
     let row = |heading: &String| Row {
         heading: heading.clone(),
-        cells: columns.iter().map(|column| span.shade(figure(heading, column), shown.2)).collect(),
+        cells: columns.iter().map(|column| span.shade(figure(heading, column), metric)).collect(),
     };
     Some(Table {
         title: shown.0.to_owned(),
@@ -116,7 +115,7 @@ fn list(view: &View<'_>, mine: &[&Variant<'_>], keys: &[&str]) -> Table {
         },
         cells: metrics
             .iter()
-            .map(|(shown, metric, span)| span.shade(variant.spread(metric).map(|s| s.median), shown.2))
+            .map(|(_, metric, span)| span.shade(variant.spread(metric).map(|s| s.median), metric))
             .collect(),
     };
     Table {
@@ -153,10 +152,10 @@ impl Span {
         Self { worst, best }
     }
 
-    fn shade(&self, figure: Option<f64>, write: fn(f64) -> String) -> Shade {
+    fn shade(&self, figure: Option<f64>, metric: &Metric) -> Shade {
         let Some(figure) = figure else { return Shade { text: "–".to_owned(), level: 0 } };
         let share = (figure - self.worst) / (self.best - self.worst);
         let level = if share.is_finite() { (share * 8.0).round().clamp(0.0, 8.0) as usize } else { 0 };
-        Shade { text: write(figure), level }
+        Shade { text: metric.cell(figure), level }
     }
 }

@@ -4,7 +4,7 @@
 //! exactly what it had added, once: a counter cannot drift, because what is subtracted is read from the lease and not from
 //! the caller. A worker that is removed keeps its account until its last lease has ended.
 
-pub mod loads;
+pub(crate) mod loads;
 
 use std::collections::BTreeMap;
 

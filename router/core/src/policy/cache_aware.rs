@@ -11,7 +11,6 @@ use super::options::{OptionKind, OptionSpec, OptionValue};
 use super::table::PolicyRow;
 use super::{Candidate, Choice, Decision, Policy, Reason, Signals};
 use crate::Unroutable;
-use crate::fleet::Role;
 use crate::index::IndexLimits;
 
 /// Owners of a prefix are all workers whose match is this close to the best, in characters: unrelated questions behind one
@@ -53,7 +52,6 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[THRESHOLD, ABS_THRESHOLD, REL_THRESHOLD, MAX_TREE_SIZE, MAX_TREE_BYTES, BALANCE_SCOPE],
     reasons: &[HIT.as_str(), MISS.as_str(), BALANCE.as_str()],
     needs_header: false,
-    roles: &Role::ALL,
     signals,
     build: |config| Box::new(CacheAware::new(config)),
 };

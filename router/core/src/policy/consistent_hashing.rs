@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::ring::Ring;
 use super::table::PolicyRow;
 use super::{Candidate, Candidates, Choice, Decision, Policy, Reason, Signals};
-use crate::fleet::{Role, Worker};
+use crate::fleet::Worker;
 use crate::{Unroutable, WorkerId};
 
 const TARGET: Reason = Reason::new("target_worker_hit");
@@ -21,7 +21,6 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[],
     reasons: &[TARGET.as_str(), ROUTING_KEY.as_str(), IMPLICIT_KEY.as_str(), NO_KEY.as_str()],
     needs_header: true,
-    roles: &Role::ALL,
     signals: |_| Signals::default(),
     build: |_| Box::new(ConsistentHashing::default()),
 };

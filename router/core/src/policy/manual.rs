@@ -8,7 +8,6 @@ use super::options::{OptionKind, OptionSpec, OptionValue};
 use super::sticky::{Key, StickyTable};
 use super::table::PolicyRow;
 use super::{Candidate, Choice, Decision, Policy, Reason, Signals};
-use crate::fleet::Role;
 use crate::{Unroutable, WorkerId};
 
 const STUCK: Reason = Reason::new("occupied_hit");
@@ -35,7 +34,6 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[ASSIGNMENT_MODE, MAX_IDLE_SECS],
     reasons: &[STUCK.as_str(), MOVED.as_str(), NEW.as_str(), NO_KEY.as_str()],
     needs_header: true,
-    roles: &Role::ALL,
     signals: |_| Signals::default(),
     build: |config| Box::new(Manual::new(config)),
 };

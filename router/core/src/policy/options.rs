@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 /// One option of a policy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OptionSpec {
@@ -40,8 +38,7 @@ pub enum OptionKind {
 }
 
 /// What was given for an option.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum OptionValue {
     /// True or false; no option takes it yet, but files can say it.
     Bool(bool),

@@ -8,7 +8,6 @@ use super::options::{OptionKind, OptionSpec, OptionValue};
 use super::table::PolicyRow;
 use super::{Candidate, Choice, Decision, Policy, Reason, Signals};
 use crate::Unroutable;
-use crate::fleet::Role;
 
 const ONLY: Reason = Reason::new("only_candidate");
 const REPORTED: Reason = Reason::new("reported_load");
@@ -27,7 +26,6 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[LOAD_METRIC],
     reasons: &[REPORTED.as_str(), IN_FLIGHT.as_str(), ONLY.as_str()],
     needs_header: false,
-    roles: &Role::ALL,
     signals: |config| Signals { prefix_index: None, loads: Metric::of(config) != Metric::LeastRequests },
     build: |config| Box::new(PowerOfTwo { metric: Metric::of(config) }),
 };

@@ -2,6 +2,11 @@
 //!
 //! Consistent hashing with bounded loads: the hash of the prompt's beginning names a place on a ring, and from there the
 //! first worker is taken whose requests in flight are at most `factor` times the mean, counting this request.
+//!
+//! Here it differs from SGLang's gateway on purpose. The gateway, when the first worker is over the bound, scans all of
+//! them for the least loaded. Walking on, as in the published algorithm (Mirrokni, Thorup and Zadimoghaddam, "Consistent
+//! Hashing with Bounded Loads", 2018), sends what one prefix has too much to the same next worker each time: a hot prefix
+//! fills the caches of as few workers as its load needs, instead of those of all in turn.
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -10,7 +15,7 @@ use super::options::{OptionKind, OptionSpec, OptionValue};
 use super::ring::Ring;
 use super::table::PolicyRow;
 use super::{Candidate, Choice, Decision, Policy, Reason, Signals};
-use crate::fleet::{Role, Worker};
+use crate::fleet::Worker;
 use crate::prompt::{CHARS_PER_TOKEN, PromptView, starts_char, text_chars};
 use crate::{Unroutable, WorkerId};
 
@@ -37,7 +42,6 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[TOKEN_COUNT, LOAD_FACTOR],
     reasons: &[HIT.as_str(), WALK.as_str(), NO_PROMPT.as_str()],
     needs_header: false,
-    roles: &Role::ALL,
     signals: |_| Signals::default(),
     build: |config| Box::new(PrefixHash::new(config)),
 };

@@ -3,7 +3,6 @@
 use super::table::PolicyRow;
 use super::{Choice, Decision, Policy, Reason, Signals};
 use crate::Unroutable;
-use crate::fleet::Role;
 
 const DRAW: Reason = Reason::new("draw");
 
@@ -13,7 +12,6 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[],
     reasons: &[DRAW.as_str()],
     needs_header: false,
-    roles: &Role::ALL,
     signals: |_| Signals::default(),
     build: |_| Box::new(Random),
 };

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::table::PolicyRow;
 use super::{Choice, Decision, Policy, Reason, Signals};
-use crate::fleet::Role;
 use crate::{ScopeId, Unroutable, WorkerId};
 
 const TURN: Reason = Reason::new("turn");
@@ -15,7 +14,6 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[],
     reasons: &[TURN.as_str()],
     needs_header: false,
-    roles: &Role::ALL,
     signals: |_| Signals::default(),
     build: |_| Box::new(RoundRobin::default()),
 };

@@ -7,7 +7,6 @@ use super::{Policy, Signals};
 use super::{
     bucket, cache_aware, consistent_hashing, manual, power_of_two, prefix_hash, random, round_robin,
 };
-use crate::fleet::Role;
 
 /// What there is to know about a policy without running it.
 #[derive(Debug)]
@@ -22,8 +21,6 @@ pub struct PolicyRow {
     pub reasons: &'static [&'static str],
     /// Whether it is of use only to requests that carry a routing header.
     pub needs_header: bool,
-    /// The roles of workers that it can choose among.
-    pub roles: &'static [Role],
     /// What it needs to be told, with given options.
     pub signals: fn(&PolicyConfig) -> Signals,
     /// Makes one, with given options.

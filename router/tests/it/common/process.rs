@@ -19,7 +19,19 @@ pub(crate) struct Router {
 impl Router {
     /// Starts it in front of these workers, on free ports.
     pub(crate) fn start(workers: &[String], args: &[&str]) -> Self {
-        let mut child = command()
+        Self::start_by(command(), workers, args)
+    }
+
+    /// Starts it with this soft limit of open files.
+    pub(crate) fn start_limited(open_files: u32, workers: &[String], args: &[&str]) -> Self {
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit -S -n {open_files}; exec \"$0\" \"$@\"");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_router")]);
+        Self::start_by(shell, workers, args)
+    }
+
+    fn start_by(mut command: Command, workers: &[String], args: &[&str]) -> Self {
+        let mut child = command
             .args(["--host", "127.0.0.1", "--port", "0", "--prometheus-host", "127.0.0.1"])
             .args(["--prometheus-port", "0", "--exit-with-stdin", "--worker-urls"])
             .args(workers)
@@ -60,6 +72,14 @@ impl Router {
         let text = Client::get(&self.metrics, "/metrics").text();
         let line = text.lines().find(|line| line.starts_with(series))?;
         line.rsplit(' ').next()?.parse().ok()
+    }
+
+    /// Soft and hard limit of open files.
+    pub(crate) fn open_file_limits(&self) -> [String; 2] {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", self.child.id())).expect("proc");
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("a limit");
+        let mut words = line.split_whitespace().map(str::to_owned);
+        [words.next().expect("the soft limit"), words.next().expect("the hard limit")]
     }
 
     pub(crate) fn resident_bytes(&self) -> u64 {

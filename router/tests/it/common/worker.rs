@@ -83,6 +83,11 @@ impl Worker {
         self.seen.lock().expect("not poisoned").clone()
     }
 
+    /// How many requests so far begin so: a method, or method and path.
+    pub(crate) fn count(&self, first: &str) -> usize {
+        self.seen().iter().filter(|request| request.first.starts_with(first)).count()
+    }
+
     /// Connections that were opened to it so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)

@@ -14,7 +14,6 @@ use super::config::PolicyConfig;
 use super::options::{OptionKind, OptionSpec, OptionValue};
 use super::table::PolicyRow;
 use super::{Choice, Decision, Policy, Reason, Signals};
-use crate::fleet::Role;
 use crate::prompt::CHARS_PER_TOKEN;
 use crate::request::RouteRequest;
 use crate::{PromptView, ScopeId, Unroutable, WorkerId};
@@ -38,7 +37,6 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[ABS_THRESHOLD, REL_THRESHOLD, ADJUST_INTERVAL_SECS],
     reasons: &[BUCKET.as_str(), BALANCE.as_str(), UNAVAILABLE.as_str()],
     needs_header: false,
-    roles: &[Role::Regular, Role::Prefill],
     signals: |_| Signals::default(),
     build: |config| Box::new(Bucket::new(config)),
 };
