@@ -24,6 +24,8 @@ pub enum Exit {
     AssertFailed = 1,
     /// The command line, the scenario or the trace is wrong, or the results cannot be written.
     Usage = 2,
+    /// A live run measured the generator and not the router.
+    Invalid = 4,
     /// A target did not start or died.
     Target = 5,
     /// Interrupted from the keyboard.
@@ -69,7 +71,7 @@ fn run(options: &Options) -> Result<Exit, (Exit, String)> {
     let results =
         experiment::run(&scenario, options.seeds, options.quiet).map_err(|e| (exit_of(&e), e.to_string()))?;
     let experiment = Experiment::new(
-        about(&scenario),
+        about(&scenario, options.seeds),
         results.runs,
         scenario.slo,
         &scenario.asserts,
@@ -83,33 +85,38 @@ fn run(options: &Options) -> Result<Exit, (Exit, String)> {
         eprintln!("loadgen: {death}");
     }
     written?;
-    Ok(match (results.deaths.is_empty(), experiment.failed()) {
-        (false, _) => Exit::Target,
-        (true, true) => Exit::AssertFailed,
-        (true, false) => Exit::Done,
+    Ok(match () {
+        () if !results.deaths.is_empty() => Exit::Target,
+        () if !experiment.invalid().is_empty() => Exit::Invalid,
+        () if experiment.failed() => Exit::AssertFailed,
+        () => Exit::Done,
     })
 }
 
 /// What the report says about the scenario.
-fn about(scenario: &Scenario) -> About {
+fn about(scenario: &Scenario, seeds: Option<u32>) -> About {
     About {
         name: scenario.name.clone(),
         description: scenario.description.clone(),
         source: scenario.source.clone(),
-        facts: experiment::facts(scenario),
+        overrides: scenario.overrides.clone(),
+        facts: experiment::facts(scenario, seeds),
     }
 }
 
 /// Prints the comparison, and where the report is. A reader that has gone away is no reason to fail.
 fn tell(options: &Options, experiment: &Experiment, report: Option<&PathBuf>) {
     if options.quiet {
+        for run in experiment.invalid() {
+            eprintln!("loadgen: INVALID {run}");
+        }
         for outcome in experiment.outcomes().iter().filter(|outcome| outcome.failed()) {
             eprintln!("loadgen: {outcome}");
         }
         return;
     }
     let mut stdout = std::io::stdout().lock();
-    let _ = write!(stdout, "{}", report::table(experiment, glyphs()));
+    let _ = write!(stdout, "{}", report::table(experiment, glyphs(), columns()));
     if let Some(out) = report {
         let _ = writeln!(stdout, "report: {}", out.join("report.html").display());
     }
@@ -118,6 +125,12 @@ fn tell(options: &Options, experiment: &Experiment, report: Option<&PathBuf>) {
 
 fn glyphs() -> Glyphs {
     if std::io::stdout().is_terminal() { Glyphs::Unicode } else { Glyphs::Ascii }
+}
+
+/// How wide the terminal is; where there is none, as wide as a table ever gets.
+fn columns() -> u16 {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    size.ok().map(|size| size.ws_col).filter(|columns| *columns > 0).unwrap_or(report::WIDEST)
 }
 
 fn exit_of(error: &experiment::ExperimentError) -> Exit {

@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::scenario::Mode;
 
 const EXIT_CODES: &str = "Exit codes: 0 done and all asserts hold, 1 an assert failed, 2 usage or input error, \
-5 a target did not start or died, 130 interrupted.";
+4 a live run is invalid because this program was the bottleneck, 5 a target did not start or died, 130 interrupted.";
 
 /// Replays shared-prefix workloads and traces against every routing policy, in virtual time and live.
 #[derive(Debug, Parser)]

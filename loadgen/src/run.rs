@@ -45,6 +45,8 @@ pub struct Run {
     pub seed: u64,
     /// How many workers the fleet had.
     pub workers: u32,
+    /// Live: how much faster than real time the workers ran; times in the records are wall time multiplied by it.
+    pub speed: f64,
     /// One record per request, in order of `seq`.
     pub records: Vec<RequestRecord>,
     /// Gaps between consecutive output tokens at the client, in nanoseconds, over all requests.
@@ -68,6 +70,7 @@ impl Run {
             params: cell.params.clone(),
             seed,
             workers,
+            speed: cell.scenario.fleet.speed,
             load: LoadTimeline::from_records(&records, workers, TIMELINE_SAMPLES),
             records,
             itl_ns,

@@ -32,7 +32,7 @@ pub(crate) struct Config {
 pub(crate) struct Settings {
     /// Longest request body, in bytes.
     pub(crate) max_payload_size: usize,
-    /// Longest time from a request's arrival to the end of its answer.
+    /// Longest time from the arrival of a request's head to the end of its answer.
     pub(crate) request_timeout: Duration,
     /// What clients must show.
     pub(crate) api_key: Option<ApiKey>,

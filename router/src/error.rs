@@ -27,6 +27,10 @@ pub(crate) enum Refusal {
     PayloadTooLarge,
     /// The body could not be received.
     BadBody,
+    /// The body is in a transfer coding besides `chunked`.
+    UnsupportedCoding,
+    /// The body was not received within `--request-timeout-secs`.
+    RequestTimeout,
     /// The client did not show `--api-key`.
     Unauthorized,
     /// The router was started without workers.
@@ -39,6 +43,8 @@ pub(crate) enum Refusal {
     ConnectFailed,
     /// The worker's connection broke before a response head came.
     UpstreamBroken,
+    /// What came back was no answer to the request.
+    UpstreamInvalid,
     /// No response head within `--request-timeout-secs`.
     UpstreamTimeout,
 }
@@ -67,6 +73,18 @@ impl Refusal {
                 "body_not_received",
                 CLIENT,
                 "The request body could not be received in full.",
+            ),
+            Self::UnsupportedCoding => (
+                StatusCode::NOT_IMPLEMENTED,
+                "unsupported_transfer_coding",
+                CLIENT,
+                "The router takes no Transfer-Encoding but chunked. Name the body's coding in Content-Encoding.",
+            ),
+            Self::RequestTimeout => (
+                StatusCode::REQUEST_TIMEOUT,
+                "request_timeout",
+                CLIENT,
+                "The request body did not come in time.",
             ),
             Self::Unauthorized => (
                 StatusCode::UNAUTHORIZED,
@@ -104,6 +122,12 @@ impl Refusal {
                 "upstream_connection_lost",
                 SERVER,
                 "The worker's connection was lost before it answered.",
+            ),
+            Self::UpstreamInvalid => (
+                StatusCode::BAD_GATEWAY,
+                "upstream_invalid_answer",
+                SERVER,
+                "The worker's answer cannot be passed on.",
             ),
             Self::UpstreamTimeout => (
                 StatusCode::GATEWAY_TIMEOUT,
@@ -144,7 +168,11 @@ impl Refusal {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after_secs));
             }
             // What is left of the body is not read, so the connection cannot serve another request.
-            Self::Unauthorized | Self::PayloadTooLarge | Self::BadBody => {
+            Self::Unauthorized
+            | Self::PayloadTooLarge
+            | Self::BadBody
+            | Self::UnsupportedCoding
+            | Self::RequestTimeout => {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             _ => {}

@@ -7,6 +7,7 @@ mod admin;
 mod api_key;
 mod body;
 pub mod cli;
+mod client;
 mod clock;
 mod config;
 mod error;

@@ -17,6 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::client::{ClientIo, Ending, Turn, left};
 use crate::config::Config;
 use crate::service;
 use crate::shared::Shared;
@@ -225,22 +226,40 @@ async fn connection(
 ) {
     // A socket that refuses options is about to fail anyway.
     let _ = stream.set_nodelay(true);
-    let answer = service_fn(|request| {
-        let context = Arc::clone(&context);
-        async move { Ok::<_, Infallible>(service::respond(&context, surface, request).await.0) }
+    let turn = Turn::new(context.shared.settings.request_timeout);
+    let (context, turn) = (&*context, &turn);
+    let answer = service_fn(|request| async move {
+        Ok::<_, Infallible>(service::respond(context, turn, surface, request).await.0)
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), answer));
-    let ended = tokio::select! {
-        biased;
-        ended = serving.as_mut() => ended,
-        () = stop::reached(&mut stop, Stop::Drain) => {
-            serving.as_mut().graceful_shutdown();
-            serving.await
+    let io = TokioIo::new(ClientIo::new(&stream, turn));
+    let mut serving = pin!(builder.serve_connection(io, answer));
+    let mut over = pin!(turn.over(left(&stream)));
+    let mut draining = false;
+    loop {
+        tokio::select! {
+            biased;
+            ended = serving.as_mut() => break log_end(ended.err()),
+            // Dropping what is served lets go of the worker.
+            ending = over.as_mut() => break log_cut(ending),
+            () = stop::reached(&mut stop, Stop::Drain), if !draining => {
+                draining = true;
+                serving.as_mut().graceful_shutdown();
+            }
         }
-    };
-    if let Err(error) = ended {
+    }
+}
+
+fn log_end(error: Option<hyper::Error>) {
+    if let Some(error) = error {
         tracing::debug!("a client's connection ended early: {error}");
+    }
+}
+
+fn log_cut(ending: Ending) {
+    match ending {
+        Ending::ClientLeft => tracing::debug!("a client left before the end of its answer"),
+        Ending::Expired => tracing::warn!("the answer took longer than the request's time limit"),
     }
 }

@@ -1,10 +1,13 @@
 //! Which code answers which path.
 
+use std::sync::Arc;
+
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
 
 use crate::admin;
 use crate::body::Body;
+use crate::client::Turn;
 use crate::error::{Answer, Refusal};
 use crate::proxy;
 use crate::server::{Context, Surface};
@@ -25,19 +28,25 @@ const OWN_ROUTES: &[Route] = &[
 ];
 
 /// Answers one request on a listener of this kind.
-pub(crate) async fn respond(context: &Context, surface: Surface, request: Request<Incoming>) -> Answer {
+pub(crate) async fn respond(
+    context: &Context,
+    turn: &Arc<Turn>,
+    surface: Surface,
+    request: Request<Incoming>,
+) -> Answer {
+    turn.begin();
     match surface {
-        Surface::Traffic => traffic(context, request).await,
+        Surface::Traffic => traffic(context, turn, request).await,
         Surface::Metrics => metrics(context, &request),
     }
 }
 
-async fn traffic(context: &Context, request: Request<Incoming>) -> Answer {
+async fn traffic(context: &Context, turn: &Arc<Turn>, request: Request<Incoming>) -> Answer {
     let metrics = &context.shared.metrics;
     let answer = match proxy::find(request.uri().path()) {
         Some((at, endpoint)) if request.method() == Method::POST => {
             metrics.arrived(at);
-            proxy::handle(context, at, endpoint, request).await
+            proxy::handle(context, turn, at, endpoint, request).await
         }
         Some((_, endpoint)) => {
             metrics.arrived_elsewhere(request.method(), endpoint.path);

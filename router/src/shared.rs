@@ -1,9 +1,12 @@
 //! What all threads share: the decision core, the prefix index, the fleet table and the metrics.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use parking_lot::{Mutex, RwLock};
 use router_core::ids::WorkerId;
 use router_core::index::PrefixIndex;
 use router_core::{PolicyError, Role, Router, RouterConfig, WorkerSpec};
+use tokio::sync::Notify;
 
 use crate::clock::{Clock, nanoseconds};
 use crate::config::{Config, Settings};
@@ -28,6 +31,34 @@ pub(crate) struct Shared {
 pub(crate) struct Member {
     pub(crate) id: WorkerId,
     pub(crate) address: Address,
+    /// Requests that found nobody there, for the health probes.
+    pub(crate) unreachable: Sightings,
+}
+
+/// What requests saw of a worker since somebody asked last.
+#[derive(Debug, Default)]
+pub(crate) struct Sightings {
+    count: AtomicU32,
+    news: Notify,
+}
+
+impl Sightings {
+    /// One more.
+    pub(crate) fn note(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.news.notify_one();
+    }
+
+    /// Waits for some; how many there were since the last time.
+    pub(crate) async fn next(&self) -> u32 {
+        loop {
+            self.news.notified().await;
+            let count = self.count.swap(0, Ordering::Relaxed);
+            if count > 0 {
+                return count;
+            }
+        }
+    }
 }
 
 impl Shared {
@@ -44,7 +75,11 @@ impl Shared {
         })?;
         let fleet = config.workers.iter().map(|address| {
             let spec = WorkerSpec { url: address.url.clone(), model: None, role: Role::Regular };
-            Member { id: router.add_worker(clock.now_ns(), spec), address: address.clone() }
+            Member {
+                id: router.add_worker(clock.now_ns(), spec),
+                address: address.clone(),
+                unreachable: Sightings::default(),
+            }
         });
         let fleet = fleet.collect();
         let index = router.signals().prefix_index.map(|limits| RwLock::new(PrefixIndex::new(limits)));

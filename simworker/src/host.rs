@@ -5,7 +5,6 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use axum::serve::ListenerExt;
 use simworker_core::ConfigError;
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpSocket};
@@ -14,6 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::ScaledClock;
 use crate::config::HostConfig;
+use crate::connection::Connections;
 use crate::http;
 use crate::pacer::{Alarm, Pacer};
 use crate::worker::Worker;
@@ -147,11 +147,7 @@ fn serve(
     stopped: oneshot::Receiver<()>,
 ) {
     for (listener, worker) in listeners.into_iter().zip(workers) {
-        let listener = listener.tap_io(|connection| {
-            // Frames are small and must not wait for each other; a connection that refuses the option still works.
-            let _ = connection.set_nodelay(true);
-        });
-        runtime.spawn(async move { axum::serve(listener, http::routes(worker)).await });
+        runtime.spawn(async move { axum::serve(Connections(listener), http::routes(worker)).await });
     }
     // Either the host was dropped or it asked: in both cases this is the end.
     let _ = runtime.block_on(stopped);

@@ -8,6 +8,7 @@
 pub mod cli;
 mod clock;
 pub mod config;
+mod connection;
 pub mod host;
 mod http;
 mod latency;

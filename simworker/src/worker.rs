@@ -186,16 +186,17 @@ impl Worker {
         self.with(|inner, now_ns| inner.abort(now_ns, id));
     }
 
-    /// Ends all requests whose id starts with `prefix`, as SGLang's scheduler matches them.
-    pub(crate) fn abort_matching(&self, prefix: &str) {
-        self.with(|inner, now_ns| {
-            let from = (Bound::Included(prefix), Bound::Unbounded);
-            let matching = inner.rids.range::<str, _>(from).take_while(|(rid, _)| rid.starts_with(prefix));
-            let ids: Vec<RequestId> = matching.map(|(_, id)| *id).collect();
-            for id in ids {
-                inner.abort(now_ns, id);
-            }
-        });
+    /// Ends all requests whose ids begin with this: SGLang's scheduler takes an id for a prefix. (A lone front end
+    /// passes on only ids in flight, several pass on every one; this is what several do.) No id, no end.
+    pub(crate) fn abort_named(&self, rid: &str) {
+        if !rid.is_empty() {
+            self.with(|inner, now_ns| inner.abort_matching(now_ns, rid));
+        }
+    }
+
+    /// Ends all requests.
+    pub(crate) fn abort_all(&self) {
+        self.with(|inner, now_ns| inner.abort_matching(now_ns, ""));
     }
 
     /// Empties the cache; false while requests are on their way, waiting or running.
@@ -264,6 +265,15 @@ impl Inner {
         let reason = FinishReason::Abort { message: ABORTED_WAITING };
         let finish = Finish { reason, cached_tokens: 0, output_tokens: 0, retractions: 0 };
         self.end(now_ns, id, Ending::Finished(finish));
+    }
+
+    fn abort_matching(&mut self, now_ns: u64, prefix: &str) {
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let matching = self.rids.range::<str, _>(from).take_while(|(rid, _)| rid.starts_with(prefix));
+        let ids: Vec<RequestId> = matching.map(|(_, id)| *id).collect();
+        for id in ids {
+            self.abort(now_ns, id);
+        }
     }
 
     fn next_deadline(&self) -> u64 {

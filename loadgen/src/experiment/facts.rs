@@ -2,15 +2,15 @@
 
 use crate::scenario::{Arrival, Fleet, MatchRatio, Popularity, Scenario, SharedPrefix, Workload};
 
-/// Key facts, each with its name.
+/// Key facts, each with its name. `seeds` is how many the command line asked for.
 #[must_use]
-pub fn facts(scenario: &Scenario) -> Vec<(String, String)> {
+pub fn facts(scenario: &Scenario, seeds: Option<u32>) -> Vec<(String, String)> {
     let fact = |name: &str, value: String| (name.to_owned(), value);
     vec![
         fact("Workload", workload(&scenario.workload)),
         fact("Arrival", arrival(scenario.arrival)),
         fact("Fleet", fleet(&scenario.fleet)),
-        fact("Seeds", format!("from {}", scenario.seed)),
+        fact("Seeds", self::seeds(scenario, seeds)),
     ]
 }
 
@@ -20,6 +20,14 @@ pub(super) fn requests(scenario: &Scenario) -> u64 {
     match &scenario.workload {
         Workload::SharedPrefix(w) => u64::from(w.groups) * u64::from(w.prompts_per_group),
         Workload::Trace(replay) => replay.trace.rows.len() as u64,
+    }
+}
+
+fn seeds(scenario: &Scenario, count: Option<u32>) -> String {
+    let (first, last) = (scenario.seed, scenario.seeds(count).last().unwrap_or(scenario.seed));
+    match last - first + 1 {
+        1 => format!("1 seed ({first})"),
+        count => format!("{count} seeds ({first}–{last})"),
     }
 }
 

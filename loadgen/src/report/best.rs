@@ -4,7 +4,7 @@
 //! time to first token. The rule is printed wherever its result is.
 
 use super::metric::{Better, Metric};
-use super::variant::{Variant, comparable};
+use super::variant::{Variant, comparable, same_work};
 use crate::run::World;
 
 /// Throughputs within this share of the highest count as equal.
@@ -14,11 +14,29 @@ const NEAR: f64 = 0.02;
 pub(super) const RULE: &str =
     "highest median input throughput; among those within 2 % of it, lowest median TTFT p50";
 
-/// The place of the best variant of a world; `None` when nothing succeeded or there is no choice.
-pub(super) fn best(variants: &[Variant<'_>], world: World) -> Option<usize> {
-    let places: Vec<usize> = (0..variants.len()).filter(|p| variants[*p].world == world).collect();
+/// The place of the best of the variants that were given the same work as this one; `None` when nothing succeeded or
+/// there is no choice.
+pub(super) fn best(variants: &[Variant<'_>], of: &Variant<'_>) -> Option<usize> {
+    let places: Vec<usize> = (0..variants.len()).filter(|p| same_work(&variants[*p], of)).collect();
     let choice = places.len() > 1 && places.iter().any(|p| throughput(&variants[*p]) > 0.0);
     if choice { best_among(variants, places) } else { None }
+}
+
+/// Whether this variant is the best of those with the same work.
+pub(super) fn is_best(variants: &[Variant<'_>], variant: &Variant<'_>) -> bool {
+    best(variants, variant).is_some_and(|place| std::ptr::eq(&variants[place], variant))
+}
+
+/// The first `count` of some variants by the rule, best first.
+pub(super) fn leaders(variants: &[Variant<'_>], mut places: Vec<usize>, count: usize) -> Vec<usize> {
+    let mut leaders = Vec::new();
+    while leaders.len() < count
+        && let Some(next) = best_among(variants, places.clone())
+    {
+        places.retain(|place| *place != next);
+        leaders.push(next);
+    }
+    leaders
 }
 
 /// The best of some variants, the earlier among equals; `None` of none.
@@ -55,12 +73,11 @@ pub(super) fn speedup(variants: &[Variant<'_>], of: &Variant<'_>) -> Option<f64>
     Some(of.median("input_tok_s")? / base)
 }
 
-/// How the best median of a metric in a world reads. Whatever reads the same is as good; `None` when all do, or when
-/// the metric is no merit.
-pub(super) fn best_text(variants: &[Variant<'_>], world: World, metric: &Metric) -> Option<String> {
+/// How the best median of a metric reads among those of `rows` that were given the same work as `of`. Whatever reads the
+/// same is as good; `None` when all do, or when the metric is no merit.
+pub(super) fn best_text(rows: &[&Variant<'_>], of: &Variant<'_>, metric: &Metric) -> Option<String> {
     let write = |value| metric.cell(value);
-    let medians =
-        || variants.iter().filter(|v| v.world == world).filter_map(|v| Some(v.spread(metric)?.median));
+    let medians = || rows.iter().filter(|v| same_work(v, of)).filter_map(|v| Some(v.spread(metric)?.median));
     let (low, high) = (medians().reduce(f64::min)?, medians().reduce(f64::max)?);
     let best = match metric.better {
         Better::Higher => write(high),
@@ -86,7 +103,7 @@ mod tests {
 
     fn best_of(summaries: &[RunSummary]) -> Option<&str> {
         let variants = variants(summaries);
-        best(&variants, World::Virtual).map(|place| summaries[variants[place].runs[0]].policy.as_str())
+        best(&variants, &variants[0]).map(|place| summaries[variants[place].runs[0]].policy.as_str())
     }
 
     #[test]
@@ -95,6 +112,30 @@ mod tests {
         assert_eq!(best_of(&[summary("a", 5, 1000), summary("b", 500, 990)]), Some("a"));
         assert_eq!(best_of(&[summary("a", 5, 1000)]), None, "no choice");
         assert_eq!(best_of(&[summary("a", 0, 0), summary("b", 0, 0)]), None, "no throughput");
+    }
+
+    #[test]
+    fn only_what_did_the_same_work_is_ranked() {
+        let with = |policy: &str, workers: u32, last_ms: u64| {
+            let mut summary = summary(policy, 5, last_ms);
+            summary.params.insert("fleet.workers".into(), workers.into());
+            summary
+        };
+        let summaries = [with("a", 1, 900), with("b", 1, 1000), with("a", 8, 200), with("b", 8, 100)];
+        let variants = variants(&summaries);
+        let winners: Vec<bool> = variants.iter().map(|variant| is_best(&variants, variant)).collect();
+        assert_eq!(winners, [true, false, false, true], "eight workers do not beat one");
+        let rows: Vec<&Variant<'_>> = variants.iter().collect();
+        let makespan = Metric::named("makespan_s").unwrap();
+        let texts: Vec<_> = variants.iter().filter_map(|v| best_text(&rows, v, makespan)).collect();
+        assert_eq!(texts, ["0.9", "0.9", "0.1", "0.1"]);
+    }
+
+    #[test]
+    fn leaders_come_best_first() {
+        let summaries = [summary("a", 5, 1000), summary("b", 5, 500), summary("c", 5, 700)];
+        assert_eq!(leaders(&variants(&summaries), vec![0, 1, 2], 2), [1, 2]);
+        assert_eq!(leaders(&variants(&summaries), vec![0, 2], 9), [2, 0]);
     }
 
     #[test]
@@ -112,7 +153,8 @@ mod tests {
     fn a_merit_all_share_is_no_merit() {
         let summaries = [summary("a", 5, 1000), summary("b", 5, 900)];
         let variants = variants(&summaries);
-        let best = |name| best_text(&variants, World::Virtual, Metric::named(name).unwrap());
+        let rows: Vec<&Variant<'_>> = variants.iter().collect();
+        let best = |name| best_text(&rows, &variants[0], Metric::named(name).unwrap());
         assert_eq!(best("makespan_s").as_deref(), Some("0.9"));
         assert_eq!(best("ttft_ms.p50"), None, "equal");
         assert_eq!(best("requests"), None, "no merit");

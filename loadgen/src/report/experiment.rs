@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::assertion::{AssertOutcome, Assertion, evaluate};
 use super::summary::{RunSummary, Slo};
+use super::validity::invalid;
 use super::variant::{Variant, variants};
 use crate::run::Run;
 
@@ -16,6 +17,8 @@ pub struct About {
     pub description: String,
     /// The text of the scenario file.
     pub source: String,
+    /// What the command line changed of it, each as it was typed.
+    pub overrides: Vec<String>,
     /// Key facts in words, for example (`Workload`, `64 prefixes × 16 prompts`).
     pub facts: Vec<(String, String)>,
 }
@@ -27,6 +30,7 @@ pub struct Experiment {
     runs: Vec<Run>,
     summaries: Vec<RunSummary>,
     outcomes: Vec<AssertOutcome>,
+    invalid: Vec<String>,
     environment: Value,
 }
 
@@ -43,7 +47,9 @@ impl Experiment {
     ) -> Self {
         let summaries: Vec<RunSummary> = runs.iter().map(|run| RunSummary::of(run, slo)).collect();
         let outcomes = evaluate(assertions, &summaries);
-        Self { about, runs, summaries, outcomes, environment }
+        let invalid =
+            runs.iter().zip(&summaries).filter_map(|(run, summary)| invalid(run, summary)).collect();
+        Self { about, runs, summaries, outcomes, invalid, environment }
     }
 
     /// What the scenario is.
@@ -74,6 +80,13 @@ impl Experiment {
     #[must_use]
     pub fn failed(&self) -> bool {
         self.outcomes.iter().any(AssertOutcome::failed)
+    }
+
+    /// The live runs whose generator was the bottleneck, each in a sentence that says why. Nothing that they measured
+    /// can be relied upon.
+    #[must_use]
+    pub fn invalid(&self) -> &[String] {
+        &self.invalid
     }
 
     /// What may differ between identical runs.

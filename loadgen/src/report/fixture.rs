@@ -90,6 +90,7 @@ pub(super) fn run(policy: &str, records: Vec<RequestRecord>) -> Run {
         params: Params::new(),
         seed: 1,
         workers: 2,
+        speed: 1.0,
         load: LoadTimeline::from_records(&records, 2, 60),
         records,
         itl_ns: gaps(&[]),

@@ -19,6 +19,7 @@ mod requests;
 mod stats;
 mod summary;
 mod table;
+mod validity;
 mod variant;
 
 #[cfg(test)]
@@ -29,4 +30,4 @@ pub use experiment::{About, Experiment};
 pub use files::{ReportError, prepare, write};
 pub use metric::{Better, METRICS, Metric};
 pub use summary::{Quantiles, RunSummary, Slo, hit_rate};
-pub use table::{Glyphs, table};
+pub use table::{Glyphs, WIDEST, table};

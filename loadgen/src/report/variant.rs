@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use router_core::{OptionValue, POLICIES};
 use serde_json::Value;
 
 use super::metric::Metric;
@@ -94,6 +95,58 @@ pub(super) fn comparable(a: &Variant<'_>, b: &Variant<'_>) -> bool {
         && a.params.iter().all(|(key, value)| b.params.get(key).is_none_or(|other| other == value))
 }
 
+/// The tables of a scenario that decide what work a run is given, and to whom.
+const WORK_TABLES: [&str; 3] = ["workload.", "arrival.", "fleet."];
+
+/// Whether a parameter changes the work, and not the policy that routes it.
+fn is_work(key: &str) -> bool {
+    WORK_TABLES.iter().any(|table| key.starts_with(table))
+}
+
+/// Whether two variants were given the same work in the same world. Only then can one be better than the other.
+pub(super) fn same_work(a: &Variant<'_>, b: &Variant<'_>) -> bool {
+    let work = |v: &Variant<'_>| -> Vec<(String, Value)> {
+        v.params.iter().filter(|(key, _)| is_work(key)).map(|(k, v)| (k.clone(), v.clone())).collect()
+    };
+    a.world == b.world && work(a) == work(b)
+}
+
+/// The places of the variants of a world, together with those that were given the same work, in order of appearance.
+pub(super) fn contests(variants: &[Variant<'_>], world: World) -> Vec<Vec<usize>> {
+    let mut contests: Vec<Vec<usize>> = Vec::new();
+    for (place, variant) in variants.iter().enumerate().filter(|(_, v)| v.world == world) {
+        match contests.iter_mut().find(|contest| same_work(&variants[contest[0]], variant)) {
+            Some(contest) => contest.push(place),
+            None => contests.push(vec![place]),
+        }
+    }
+    contests
+}
+
+/// What was asked of a variant that others were not: the swept keys of the work, as `key=value` words.
+pub(super) fn work(variants: &[Variant<'_>], variant: &Variant<'_>) -> String {
+    let keys = varying(variants, variant.world, variant.policy).into_iter().filter(|key| is_work(key));
+    words(keys, variant)
+}
+
+/// Whether a swept variant of a policy has the policy's own defaults in all that varies.
+pub(super) fn is_default(variants: &[Variant<'_>], variant: &Variant<'_>) -> bool {
+    let Some(row) = POLICIES.iter().find(|row| row.name == variant.policy) else { return false };
+    let default = |key: &str| {
+        let given = variant.params.get(key)?;
+        let spec = row.options.iter().find(|option| option.key == key)?;
+        Some(match &spec.default {
+            OptionValue::Bool(value) => given.as_bool() == Some(*value),
+            OptionValue::Integer(value) => given.as_f64() == Some(*value as f64),
+            OptionValue::Float(value) => given.as_f64() == Some(*value),
+            OptionValue::Text(value) => given.as_str() == Some(value),
+        })
+    };
+    let keys = varying(variants, variant.world, variant.policy);
+    let mut options = keys.into_iter().filter(|key| !is_work(key)).peekable();
+    options.peek().is_some() && options.all(|key| default(key).unwrap_or(!variant.params.contains_key(key)))
+}
+
 /// A short name for a parameter: the last part of its path.
 pub(super) fn short(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
@@ -110,9 +163,11 @@ pub(super) fn plain(value: Option<&Value>) -> String {
 
 /// The parameters that tell a variant from its siblings, as `key=value` words; empty when it has none.
 pub(super) fn distinction(variants: &[Variant<'_>], variant: &Variant<'_>) -> String {
-    let words = varying(variants, variant.world, variant.policy)
-        .into_iter()
-        .map(|key| format!("{}={}", short(key), plain(variant.params.get(key))));
+    words(varying(variants, variant.world, variant.policy).into_iter(), variant)
+}
+
+fn words<'k>(keys: impl Iterator<Item = &'k str>, variant: &Variant<'_>) -> String {
+    let words = keys.map(|key| format!("{}={}", short(key), plain(variant.params.get(key))));
     words.collect::<Vec<_>>().join(" ")
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use router_core::PolicyConfig;
 
-use super::document::{Document, Node, Value};
+use super::document::{Document, Node, Origin, Value};
 use super::error::{ScenarioError, suggest};
 use super::resolve::Resolver;
 use super::section::Section;
@@ -36,6 +36,7 @@ pub struct Cell {
 struct Axis {
     path: String,
     values: Vec<Node>,
+    origin: Origin,
 }
 
 impl Axis {
@@ -63,12 +64,14 @@ pub(super) fn expand(
     let axes = axes(document)?;
     check_values(document, &axes, resolver)?;
     let mut cells = Vec::new();
+    let mut idle: Vec<&Axis> = axes.iter().collect();
     for world in scenario.mode.worlds() {
         let document = match world {
             World::Virtual => document.clone(),
             World::Live => router::lay_live_over(document),
         };
         for policy in resolver.scenario(&document)?.policies {
+            idle.retain(|axis| !axis.concerns(&policy));
             let axes: Vec<&Axis> = axes.iter().filter(|axis| axis.concerns(&policy)).collect();
             for values in combinations(&axes) {
                 if cells.len() == MOST_CELLS {
@@ -79,7 +82,21 @@ pub(super) fn expand(
             }
         }
     }
+    refuse_idle(document, &idle)?;
     Ok(cells)
+}
+
+/// Refuses a swept option of a policy that does not run, unless the command line narrowed what runs.
+fn refuse_idle(document: &Document, idle: &[&Axis]) -> Result<(), ScenarioError> {
+    let narrowed = document.get(&["router", "policies"]).is_some_and(|node| node.origin.is_flag());
+    let wrong = |axis: &&&Axis| axis.origin.is_flag() || !narrowed;
+    let Some((axis, (policy, _))) = idle.iter().find(wrong).and_then(|axis| Some((axis, axis.option()?)))
+    else {
+        return Ok(());
+    };
+    let problem = format!("\"{policy}\" does not run here");
+    let error = ScenarioError::at(&axis.origin, problem, "add it to router.policies or remove this line");
+    Err(error.key(format!("sweep.\"{}\"", axis.path)))
 }
 
 /// One value per axis, in every combination; the last axis moves fastest.
@@ -125,7 +142,12 @@ fn axes(document: &Document) -> Result<Vec<Axis>, ScenarioError> {
     let Some(node) = document.get(&["sweep"]) else { return Ok(Vec::new()) };
     let mut lists = BTreeMap::new();
     flatten(node, "", &mut lists)?;
-    lists.into_iter().map(|(path, node)| axis(path, node)).collect()
+    // `--set` of a swept key is one value for it, and wins over the list of the file.
+    let set = |path: &str| {
+        document.get(&path.split('.').collect::<Vec<_>>()).is_some_and(|node| node.origin.is_flag())
+    };
+    let unset = lists.into_iter().filter(|(path, node)| node.origin.is_flag() || !set(path));
+    unset.map(|(path, node)| axis(path, node)).collect()
 }
 
 fn flatten<'a>(
@@ -151,7 +173,10 @@ fn axis(path: String, node: &Node) -> Result<Axis, ScenarioError> {
     let of_table = |table: &str| path.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'));
     if !SWEPT_TABLES.into_iter().any(of_table) {
         let head = path.split('.').next().unwrap_or_default();
-        let remedy = suggest(head, SWEPT_TABLES);
+        let remedy = match SWEPT_TABLES.contains(&path.as_str()) {
+            true => format!("it is a table: name one of its keys, {path}.KEY"),
+            false => suggest(head, SWEPT_TABLES),
+        };
         return Err(error(format!("\"{path}\" cannot be swept"), &remedy));
     }
     let Value::List(values) = &node.value else {
@@ -160,7 +185,19 @@ fn axis(path: String, node: &Node) -> Result<Axis, ScenarioError> {
     if values.is_empty() {
         return Err(error("is empty".to_owned(), "give at least one value"));
     }
-    Ok(Axis { values: values.clone(), path })
+    for (place, value) in values.iter().enumerate() {
+        let given = value.value.to_json();
+        let same = |other: &Node| {
+            let other = other.value.to_json();
+            other == given || other.as_f64().is_some_and(|number| Some(number) == given.as_f64())
+        };
+        if values[..place].iter().any(same) {
+            let problem = format!("{given} stands here twice");
+            let key = format!("sweep.\"{path}\"");
+            return Err(ScenarioError::at(&value.origin, problem, "name every value once").key(key));
+        }
+    }
+    Ok(Axis { values: values.clone(), origin: node.origin.clone(), path })
 }
 
 /// Tries every swept value by itself, also those of policies that do not run, so that no mistake hides.

@@ -56,6 +56,8 @@ pub(super) enum Value {
     Integer(i64),
     Float(f64),
     Text(String),
+    /// As typed, without quotes. No key takes one; it is kept so that its key can be named.
+    Date(String),
     List(Vec<Node>),
     Table(Table),
 }
@@ -68,6 +70,7 @@ impl Value {
             Self::Integer(_) => "an integer",
             Self::Float(_) => "a number",
             Self::Text(_) => "a text",
+            Self::Date(_) => "a date (or a text without its quotes)",
             Self::List(_) => "a list",
             Self::Table(_) => "a table",
         }
@@ -79,7 +82,7 @@ impl Value {
             Self::Bool(b) => (*b).into(),
             Self::Integer(i) => (*i).into(),
             Self::Float(x) => (*x).into(),
-            Self::Text(text) => text.as_str().into(),
+            Self::Text(text) | Self::Date(text) => text.as_str().into(),
             Self::List(items) => items.iter().map(|item| item.value.to_json()).collect(),
             Self::Table(table) => {
                 table.iter().map(|(key, node)| (key.clone(), node.value.to_json())).collect()
@@ -112,7 +115,8 @@ impl Document {
             let problem = error.message().trim().replace('\n', ", ");
             ScenarioError::at((reader.place)(line), problem, "the file must be TOML")
         })?;
-        let root = Node { value: Value::Table(reader.table(table.get_ref())?), origin: (reader.place)(1) };
+        let root =
+            Node { value: Value::Table(reader.table(table.get_ref(), "")?), origin: (reader.place)(1) };
         Ok(Self { root })
     }
 
@@ -145,8 +149,15 @@ pub(super) fn parse_value(text: &str, origin: &Origin) -> Node {
     let reader = Reader { text: "", place: &|_| origin.clone() };
     let typed = format!("value = {text}");
     let parsed = DeTable::parse(&typed).ok().filter(|table| table.get_ref().len() == 1);
-    let value = parsed.and_then(|table| reader.value(table.get_ref().values().next()?.get_ref(), 0).ok());
-    Node { value: value.unwrap_or_else(|| Value::Text(text.to_owned())), origin: origin.clone() }
+    let value = parsed.and_then(|table| {
+        Some(reader.node(table.get_ref().values().next()?.get_ref(), origin.clone(), "").ok()?.value)
+    });
+    let value = match value {
+        // On a command line a date, too, is a bare word.
+        None | Some(Value::Date(_)) => Value::Text(text.to_owned()),
+        Some(value) => value,
+    };
+    Node { value, origin: origin.clone() }
 }
 
 /// The keys of a dotted path, some perhaps quoted; `None` when it is not one.
@@ -177,49 +188,48 @@ impl Reader<'_> {
         1 + self.text.bytes().take(offset).filter(|b| *b == b'\n').count()
     }
 
-    fn table(&self, table: &DeTable<'_>) -> Result<Table, ScenarioError> {
+    /// The entries of the table at `path`, which is empty for the outermost.
+    fn table(&self, table: &DeTable<'_>, path: &str) -> Result<Table, ScenarioError> {
         table
             .iter()
             .map(|(key, value)| {
-                let line = self.line(key.span().start);
-                let node = Node { value: self.value(value.get_ref(), line)?, origin: (self.place)(line) };
-                Ok((key.get_ref().clone().into_owned(), node))
+                let name = key.get_ref();
+                let path = if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
+                let origin = (self.place)(self.line(key.span().start));
+                Ok((name.clone().into_owned(), self.node(value.get_ref(), origin, &path)?))
             })
             .collect()
     }
 
-    fn value(&self, value: &DeValue<'_>, line: usize) -> Result<Value, ScenarioError> {
-        Ok(match value {
+    fn node(&self, value: &DeValue<'_>, origin: Origin, path: &str) -> Result<Node, ScenarioError> {
+        let too_large = |digits: &str| {
+            let problem = format!("{digits} is no number that fits");
+            Err(ScenarioError::at(&origin, problem, "use a finite number").key(path))
+        };
+        let value = match value {
             DeValue::Boolean(b) => Value::Bool(*b),
             DeValue::String(text) => Value::Text(text.clone().into_owned()),
             DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {
                 Ok(integer) => Value::Integer(integer),
-                Err(_) => return Err(self.too_large(digits.as_str(), line)),
+                Err(_) => return too_large(digits.as_str()),
             },
             DeValue::Float(digits) => match digits.as_str().parse::<f64>() {
                 Ok(number) if number.is_finite() => Value::Float(number),
-                _ => return Err(self.too_large(digits.as_str(), line)),
+                _ => return too_large(digits.as_str()),
             },
-            DeValue::Datetime(date) => Value::Text(date.to_string()),
-            DeValue::Table(table) => Value::Table(self.table(table)?),
+            DeValue::Datetime(date) => Value::Date(date.to_string()),
+            DeValue::Table(table) => Value::Table(self.table(table, path)?),
             DeValue::Array(items) => Value::List(
                 items
                     .iter()
                     .map(|item| {
-                        let line = self.line(item.span().start);
-                        Ok(Node { value: self.value(item.get_ref(), line)?, origin: (self.place)(line) })
+                        let origin = (self.place)(self.line(item.span().start));
+                        self.node(item.get_ref(), origin, path)
                     })
                     .collect::<Result<_, ScenarioError>>()?,
             ),
-        })
-    }
-
-    fn too_large(&self, digits: &str, line: usize) -> ScenarioError {
-        ScenarioError::at(
-            (self.place)(line),
-            format!("{digits} is no number that fits"),
-            "use a finite number",
-        )
+        };
+        Ok(Node { value, origin })
     }
 }
 

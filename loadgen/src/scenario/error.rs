@@ -1,6 +1,6 @@
 //! What a scenario says when it cannot be used: one message that names the place, the key and the way out.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use router_core::spelling;
 
@@ -31,13 +31,11 @@ impl ScenarioError {
 
 impl fmt::Display for ScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.place)?;
-        if let Some(key) = &self.key {
-            write!(f, "key `{key}`: ")?;
-        }
-        write!(f, "{}", self.problem)?;
-        if !self.remedy.is_empty() {
-            write!(f, "; {}", self.remedy)?;
+        let key = self.key.as_ref().map_or(String::new(), |key| format!("key `{key}`: "));
+        let remedy = if self.remedy.is_empty() { String::new() } else { format!("; {}", self.remedy) };
+        // What was typed may hold anything; a message is one line and moves no cursor.
+        for c in format!("{}: {key}{}{remedy}", self.place, self.problem).chars() {
+            if c.is_control() { write!(f, "{}", c.escape_default())? } else { f.write_char(c)? }
         }
         Ok(())
     }

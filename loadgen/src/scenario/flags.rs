@@ -64,6 +64,14 @@ fn flags_win_over_the_file() {
 }
 
 #[test]
+fn a_value_of_the_command_line_replaces_the_list_of_a_sweep() {
+    let scenario = load_text(GOOD, &[("router.options.cache_aware.max_tree_size", "77")]).unwrap();
+    let sizes: Vec<_> =
+        scenario.cells().iter().filter_map(|c| c.params.get("max_tree_size").cloned()).collect();
+    assert_eq!(sizes, [77, 77], "virtual and live");
+}
+
+#[test]
 fn policy_mode_and_trace_flags() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s.toml");
@@ -73,11 +81,18 @@ fn policy_mode_and_trace_flags() {
     let cells: Vec<_> = scenario.cells().iter().map(|cell| (cell.world, cell.policy.name())).collect();
     assert_eq!(cells, [(World::Live, "random"), (World::Live, "round_robin")], "also over live.policies");
     assert!(scenario.asserts.is_empty(), "an assertion about a policy that was not asked for is left out");
+    assert_eq!(scenario.overrides, ["--policy random,round_robin", "--mode live"]);
 
     let error = load(&path, &[], Some(&["rnd".to_owned()]), None, None).unwrap_err().to_string();
     assert!(error.starts_with("--policy rnd: key `router.policies`: "), "{error}");
     let error = load(&path, &[], None, Some(Path::new("t.jsonl")), None).unwrap_err().to_string();
     assert!(error.starts_with("--trace t.jsonl: "), "{error}");
+    let error = load(&path, &[], Some(&["round_robin".to_owned()]), None, None);
+    assert!(error.is_ok(), "a sweep of a policy that was not asked for is left out");
+    for special in ["/dev/zero", "/dev"] {
+        let error = load(Path::new(special), &[], None, None, None).unwrap_err().to_string();
+        assert!(error.contains("cannot be read: it is not a regular file"), "{error}");
+    }
     let error = load(Path::new("no/such.toml"), &[], None, None, None).unwrap_err().to_string();
     assert!(error.starts_with("no/such.toml: cannot be read"), "{error}");
 }
@@ -123,10 +138,65 @@ fn traces_are_found_beside_the_scenario_and_their_rows_are_blamed() {
     assert!(error.contains("s.toml:5: key `workload.path`: cannot be read"), "{error}");
     let error = read("good.jsonl", "", Some(Path::new("gone.jsonl"))).unwrap_err().to_string();
     assert!(error.starts_with("--trace gone.jsonl: cannot be read"), "{error}");
+    let error = read("/dev/zero", "", None).unwrap_err().to_string();
+    assert!(
+        error.contains("s.toml:5: key `workload.path`: cannot be read: it is not a regular file"),
+        "{error}"
+    );
     let won = read("bad.jsonl", "", Some(&at("good.jsonl"))).unwrap();
     assert_eq!(crate::workload::plan(&won, 1).requests.len(), 3);
     let error = read("good.jsonl", "speedup = 0", None).unwrap_err().to_string();
     assert!(error.contains("s.toml:6: key `workload.speedup`: 0 is out of range"), "{error}");
     let error = read("good.jsonl", "jitter = \"gridd\"", None).unwrap_err().to_string();
     assert!(error.contains("did you mean `grid`?"), "{error}");
+}
+
+#[test]
+fn a_trace_that_is_played_for_centuries_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let row = |stamp: &str| {
+        format!("{{\"timestamp\": {stamp}, \"input_length\": 9, \"output_length\": 1, \"hash_ids\": [1]}}\n")
+    };
+    std::fs::write(directory.path().join("t.jsonl"), row("0") + &row("1e11")).unwrap();
+    let path = directory.path().join("s.toml");
+    let text = "schema = 1\nname = \"t\"\n[workload]\nkind = \"trace\"\npath = \"t.jsonl\"\nspeedup = 0.001\n\
+                [fleet]\nworkers = 1\n[router]\npolicies = [\"random\"]\n";
+    std::fs::write(&path, text).unwrap();
+    let with = |set: &[(&str, &str)]| {
+        let set: Vec<_> = set.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        load(&path, &set, None, None, None)
+    };
+    let error = with(&[]).unwrap_err().to_string();
+    assert!(
+        error.contains("s.toml:6: key `workload.speedup`: ") && error.contains("3171.0 years"),
+        "{error}"
+    );
+    assert!(with(&[("workload.speedup", "1")]).is_ok());
+    let burst = with(&[("arrival.kind", "burst"), ("arrival.over", "1s")]);
+    assert!(burst.is_ok(), "its own stamps do not matter there");
+}
+
+#[test]
+fn a_grid_is_found_on_the_whole_file_whatever_the_limit() {
+    let directory = tempfile::tempdir().unwrap();
+    let row = |step: u64| {
+        let stamp = step * 3000;
+        format!("{{\"timestamp\": {stamp}, \"input_length\": 9, \"output_length\": 1, \"hash_ids\": [1]}}\n")
+    };
+    // The first ten rows have one stamp and show no step.
+    let rows: String = [0; 10].into_iter().chain(1..40).map(row).collect();
+    std::fs::write(directory.path().join("t.jsonl"), rows).unwrap();
+    let path = directory.path().join("s.toml");
+    let text = "schema = 1\nname = \"t\"\n[workload]\nkind = \"trace\"\npath = \"t.jsonl\"\nlimit = 10\n\
+                jitter = \"grid\"\n[fleet]\nworkers = 1\n[router]\npolicies = [\"random\"]\n";
+    std::fs::write(&path, text).unwrap();
+    let at_ns = |set: &[(&str, &str)]| -> Vec<u64> {
+        let set: Vec<_> = set.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let scenario = load(&path, &set, None, None, None).unwrap();
+        crate::workload::plan(&scenario, 1).requests.iter().map(|request| request.at_ns).collect()
+    };
+    let spread = at_ns(&[]);
+    assert_eq!(spread.len(), 10);
+    assert!(spread[9] > 1_000_000_000 && spread.windows(2).all(|pair| pair[0] < pair[1]), "{spread:?}");
+    assert_eq!(at_ns(&[("workload.jitter", "none")]), [0; 10]);
 }

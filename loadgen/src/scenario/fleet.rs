@@ -64,7 +64,8 @@ impl Fleet {
 pub(super) fn read(node: &Node) -> Result<Fleet, ScenarioError> {
     let section = Section::open(node, "fleet", KEYS)?;
     let preset = preset_of(&section)?;
-    let time = |key: &str, default_ns| section.get(key).map_or(Ok(default_ns), |field| field.duration_ns());
+    let time =
+        |key: &str, default_ns| section.get(key).map_or(Ok(default_ns), |field| field.short_duration_ns());
     Ok(Fleet {
         workers: section.need("workers")?.whole(1..=MOST_WORKERS)?,
         preset: preset.name,

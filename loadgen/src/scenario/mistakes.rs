@@ -145,6 +145,7 @@ const MISTAKES: &[Mistake] = &[
     ("over = \"1s\"", "over = 1.5", 16, "arrival.over", "write a number and a unit"),
     ("over = \"1s\"", "over = \"1.5\"", 16, "arrival.over", "\"1.5\" is not a duration"),
     ("over = \"1s\"", "over = \"-1s\"", 16, "arrival.over", "not a duration"),
+    ("over = \"1s\"", "over = \"87601h\"", 16, "arrival.over", "10.0 years is too long"),
     ("over = \"1s\"", "rate = 4.0", 16, "arrival.rate", "belongs to kind = \"poisson\""),
     (
         "workers = 2",
@@ -160,6 +161,14 @@ const MISTAKES: &[Mistake] = &[
     ("workers = 2", "workers = 2\nschedule = \"dfs-weight\"", 19, "fleet.schedule", "not emulated"),
     ("workers = 2", "workers = 2\nspeed = 0", 19, "fleet.speed", "out of range"),
     ("workers = 2", "workers = 2\nnetwork = \"fast\"", 19, "fleet.network", "not a duration"),
+    ("workers = 2", "workers = 2\nnetwork = \"1000000000s\"", 19, "fleet.network", "use at most 1h"),
+    (
+        "workers = 2",
+        "workers = 2\nrequest_overhead = \"61m\"",
+        19,
+        "fleet.request_overhead",
+        "use at most 1h",
+    ),
     ("workers = 2", "workers = 2\nstream_interval = 0", 19, "fleet.stream_interval", "out of range"),
     ("kv_tokens = 100000", "kv_tokens = 2", 19, "fleet.kv_tokens", "at least"),
     ("page = 1", "page = 0", 20, "fleet.page", "out of range"),
@@ -267,6 +276,45 @@ const MISTAKES: &[Mistake] = &[
         "router.options.random.x",
         "no option",
     ),
+    ("over = \"1s\"", "over = 1979-05-27", 16, "arrival.over", "is a date"),
+    ("name = \"case\"", "name = 1979-05-27", 2, "name", "is a date"),
+    ("workers = 2", "workers = 2\nspeed = nan", 19, "fleet.speed", "nan is no number that fits"),
+    ("over = \"1s\"", "over = [1, inf]", 16, "arrival.over", "inf is no number that fits"),
+    (
+        "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
+        "\"router.options.random.balance_abs_threshold\" = [4]",
+        30,
+        "router.options.random.balance_abs_threshold",
+        "no option",
+    ),
+    (
+        "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
+        "\"router.options.prefix_hash.prefix_token_count\" = [4]",
+        30,
+        "sweep.\"router.options.prefix_hash.prefix_token_count\"",
+        "does not run here",
+    ),
+    (
+        "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
+        "\"fleet.speed\" = [1, 2, 1.0]",
+        30,
+        "sweep.\"fleet.speed\"",
+        "stands here twice",
+    ),
+    (
+        "\"router.options.cache_aware.max_tree_size\" = [1000, 2000]",
+        "\"fleet\" = [1]",
+        30,
+        "sweep.\"fleet\"",
+        "name one of its keys, fleet.KEY",
+    ),
+    (
+        "metric = \"hit_rate\"",
+        "metric = \"router_cpu_us_per_request\"",
+        35,
+        "assert.metric",
+        "add mode = \"live\"",
+    ),
     ("ttft = \"2s\"", "ttfb = \"2s\"", 32, "slo.ttfb", "mean `ttft`"),
     ("ttft = \"2s\"", "# nothing", 31, "slo.ttft", "is missing"),
     ("[[assert]]", "[[asserts]]", 34, "asserts", "did you mean `assert`?"),
@@ -329,4 +377,53 @@ fn missing_tables_are_named() {
         let error = load_text(&text, &[]).expect_err(table).to_string();
         assert!(error.contains(&format!("s.toml:1: key `{table}`: is missing")), "{error}");
     }
+}
+
+#[test]
+fn schedules_beyond_ten_years_are_refused() {
+    let many = changed("groups = 4", "groups = 100000");
+    for (kind, set, line, key) in [
+        ("poisson", ("arrival.rate", "1e-6"), None, "arrival.rate"),
+        ("constant", ("arrival.rate", "1e-6"), None, "arrival.rate"),
+        ("closed", ("arrival.concurrency", "1"), Some(18), "fleet.request_overhead"),
+    ] {
+        let slow = many.replace("workers = 2\n", "workers = 2\nrequest_overhead = \"1h\"\n");
+        let error = load_text(&slow, &[("arrival.kind", kind), set]).expect_err(kind).to_string();
+        let place = match line {
+            Some(line) => format!("s.toml:{}: key `{key}`: ", line + 1),
+            None => format!("--set {}={}: key `{key}`: ", set.0, set.1),
+        };
+        assert!(
+            error.contains(&place) && error.contains("years; the longest schedule is 10 years"),
+            "{error}"
+        );
+    }
+    let few = load_text(GOOD, &[("arrival.kind", "poisson"), ("arrival.rate", "1e-6")]);
+    assert!(few.is_ok(), "eight requests take three months");
+}
+
+#[test]
+fn asserts_that_nothing_can_measure_are_refused() {
+    let claim = |metric: &str, extra: &str| {
+        changed("metric = \"hit_rate\"", &format!("metric = \"{metric}\"\n{extra}"))
+    };
+    let without = claim("slo_attainment", "").replace("[slo]\nttft = \"2s\"\ntpot = \"50ms\"\n", "");
+    let error = load_text(&without, &[]).unwrap_err().to_string();
+    assert!(error.contains("key `assert.metric`: is not measured without objectives"), "{error}");
+    assert!(load_text(&claim("slo_attainment", ""), &[]).is_ok());
+
+    let error =
+        load_text(&claim("predicted_hit_rate", "versus = \"round_robin\""), &[]).unwrap_err().to_string();
+    assert!(error.contains("key `assert.versus`: \"round_robin\" predicts no hits"), "{error}");
+    assert!(load_text(&claim("predicted_hit_rate", ""), &[]).is_ok());
+
+    assert!(load_text(&claim("router_cpu_us_per_request", "mode = \"live\""), &[]).is_ok());
+    assert!(load_text(&claim("router_cpu_us_per_request", ""), &[("mode", "live")]).is_ok());
+}
+
+#[test]
+fn control_characters_are_written_out() {
+    let error = load_text(GOOD, &[("fleet.preset", "a\nb\u{1b}[31m")]).unwrap_err().to_string();
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(error.contains("a\\nb\\u{1b}[31m") && !error.contains('\u{1b}'), "{error}");
 }

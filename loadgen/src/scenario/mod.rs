@@ -11,6 +11,8 @@ mod document;
 mod engine;
 mod error;
 mod fleet;
+mod horizon;
+pub(crate) mod input;
 mod overrides;
 mod policies;
 mod resolve;
@@ -72,6 +74,8 @@ pub struct Scenario {
     pub slo: Option<Slo>,
     /// What must hold.
     pub asserts: Vec<Assertion>,
+    /// The flags that changed it, as they were typed.
+    pub overrides: Vec<String>,
     cells: Vec<Cell>,
 }
 
@@ -102,7 +106,7 @@ pub fn load(
     trace: Option<&Path>,
     mode: Option<Mode>,
 ) -> Result<Scenario, ScenarioError> {
-    let source = std::fs::read_to_string(path).map_err(|error| {
+    let source = input::text(path).map_err(|error| {
         ScenarioError::at(
             path.display(),
             format!("cannot be read: {error}"),
@@ -113,6 +117,7 @@ pub fn load(
     overrides::apply(&mut document, overrides, policies, mode)?;
     let mut resolver = Resolver::new(path, &source, trace);
     let mut scenario = resolver.scenario(&document)?;
+    scenario.overrides = overrides::typed(overrides, policies, trace, mode);
     scenario.cells = cells::expand(&document, &scenario, &mut resolver)?;
     Ok(scenario)
 }

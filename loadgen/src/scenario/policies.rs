@@ -11,6 +11,11 @@ pub(super) fn without_headers() -> Vec<String> {
     POLICIES.iter().filter(|row| !row.needs_header).map(|row| row.name.to_owned()).collect()
 }
 
+/// Whether a policy says how much of a prompt it expects to be cached.
+pub(super) fn predicts(name: &str) -> bool {
+    PolicyConfig::new(name).is_ok_and(|config| config.signals().prefix_index.is_some())
+}
+
 /// The name of a policy that exists.
 pub(super) fn known_name(field: &Field<'_>) -> Result<String, ScenarioError> {
     known_key(field.text()?, field)
@@ -44,7 +49,9 @@ fn option_value(field: &Field<'_>) -> Result<OptionValue, ScenarioError> {
         Value::Integer(value) => OptionValue::Integer(*value),
         Value::Float(value) => OptionValue::Float(*value),
         Value::Text(value) => OptionValue::Text(value.clone().into()),
-        Value::List(_) | Value::Table(_) => return Err(field.wrong_kind("a number or a word")),
+        Value::Date(_) | Value::List(_) | Value::Table(_) => {
+            return Err(field.wrong_kind("a number or a word"));
+        }
     })
 }
 

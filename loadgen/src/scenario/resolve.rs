@@ -8,7 +8,7 @@ use super::document::{Document, Value};
 use super::error::ScenarioError;
 use super::section::{Field, Section};
 use super::slo::{self, Judged};
-use super::{Scenario, arrival, fleet, router, workload};
+use super::{Scenario, arrival, fleet, horizon, router, workload};
 use crate::run::World;
 use crate::workload::trace::{self, Trace, TraceError};
 
@@ -76,11 +76,12 @@ pub(super) struct Resolver<'a> {
     /// The path of `--trace`, which wins over the file.
     pub(super) trace_flag: Option<&'a Path>,
     traces: BTreeMap<(PathBuf, u64), Arc<Trace>>,
+    grids_ns: BTreeMap<PathBuf, Option<u64>>,
 }
 
 impl<'a> Resolver<'a> {
     pub(super) fn new(path: &'a Path, source: &'a str, trace_flag: Option<&'a Path>) -> Self {
-        Self { path, source, trace_flag, traces: BTreeMap::new() }
+        Self { path, source, trace_flag, traces: BTreeMap::new(), grids_ns: BTreeMap::new() }
     }
 
     /// What `document` means; without cells.
@@ -95,9 +96,14 @@ impl<'a> Resolver<'a> {
         }
         let narrowed = document.get(&["router", "policies"]).is_some_and(|node| node.origin.is_flag());
         let judged = if narrowed { Judged::Among(&policies) } else { Judged::Exactly(&policies) };
-        let asserts = root.get("assert").map_or(Ok(Vec::new()), |field| slo::read_asserts(&field, judged))?;
+        let mode = root
+            .get("mode")
+            .map_or(Ok(Mode::Virtual), |field| field.choice(&Mode::ALL.map(|mode| (mode.label(), mode))))?;
+        let measured = slo::Measured { slo: root.get("slo").is_some(), mode };
+        let asserts =
+            root.get("assert").map_or(Ok(Vec::new()), |field| slo::read_asserts(&field, judged, measured))?;
         let workload = workload::read(root.need("workload")?.node, self)?;
-        Ok(Scenario {
+        let scenario = Scenario {
             path: self.path.to_owned(),
             source: self.source.to_owned(),
             name,
@@ -105,17 +111,18 @@ impl<'a> Resolver<'a> {
             // Seeds go up by one per run, and TOML's integers end here.
             seed: root.get("seed").map_or(Ok(1), |field| field.whole(0..=i64::MAX.unsigned_abs()))?,
             repeats: root.get("repeats").map_or(Ok(1), |field| field.whole(1..=10_000))?,
-            mode: root.get("mode").map_or(Ok(Mode::Virtual), |field| {
-                field.choice(&Mode::ALL.map(|mode| (mode.label(), mode)))
-            })?,
+            mode,
             arrival: arrival::read(root.get("arrival").map(|field| field.node), &workload, &root)?,
             workload,
             fleet: fleet::read(root.need("fleet")?.node)?,
             policies,
             slo: root.get("slo").map(|field| slo::read(field.node)).transpose()?,
             asserts,
+            overrides: Vec::new(),
             cells: Vec::new(),
-        })
+        };
+        horizon::check(document, &scenario)?;
+        Ok(scenario)
     }
 
     /// A path that a scenario names, which is relative to its file.
@@ -132,6 +139,20 @@ impl<'a> Resolver<'a> {
         let trace = Arc::new(trace::read(path, most)?);
         self.traces.insert(key, Arc::clone(&trace));
         Ok(trace)
+    }
+
+    /// The coarse step of the stamps in the first `most` rows of the trace at `path`, if they have one.
+    pub(super) fn grid_ns(&mut self, path: &Path, most: u64) -> Result<Option<u64>, TraceError> {
+        if let Some(known) = self.grids_ns.get(path) {
+            return Ok(*known);
+        }
+        // Not kept: a limit may be there to spare the memory.
+        let grid_ns = match self.traces.get(&(path.to_owned(), most)) {
+            Some(trace) => trace.grid_ns(),
+            None => trace::read(path, most)?.grid_ns(),
+        };
+        self.grids_ns.insert(path.to_owned(), grid_ns);
+        Ok(grid_ns)
     }
 }
 

@@ -6,6 +6,7 @@ use protocol::duration::{self, DurationError};
 
 use super::document::{Node, Origin, Table, Value};
 use super::error::{ScenarioError, suggest};
+use super::horizon::HOUR_NS;
 
 /// A table whose keys have been checked.
 #[derive(Debug, Clone, Copy)]
@@ -195,6 +196,16 @@ impl<'a> Field<'a> {
             }),
             other => Err(self.error(format!("is {}, not a duration", other.kind()), duration::SYNTAX)),
         }
+    }
+
+    /// A span of time that is part of one request's way, in nanoseconds: at most an hour.
+    pub(super) fn short_duration_ns(&self) -> Result<u64, ScenarioError> {
+        let given_ns = self.duration_ns()?;
+        if given_ns > HOUR_NS {
+            let given = format!("{} s is out of range", given_ns / 1_000_000_000);
+            return Err(self.error(given, "use at most 1h"));
+        }
+        Ok(given_ns)
     }
 
     /// One of some words, each with what it means.

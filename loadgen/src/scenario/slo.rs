@@ -3,6 +3,7 @@
 use super::document::{Node, Value};
 use super::error::{ScenarioError, suggest};
 use super::policies;
+use super::resolve::Mode;
 use super::section::{Field, Section};
 use crate::report::{Assertion, AssertionError, METRICS, Slo};
 use crate::run::{Params, World};
@@ -28,12 +29,64 @@ pub(super) enum Judged<'a> {
 }
 
 /// Reads `[[assert]]`.
-pub(super) fn read_asserts(field: &Field<'_>, judged: Judged<'_>) -> Result<Vec<Assertion>, ScenarioError> {
+pub(super) fn read_asserts(
+    field: &Field<'_>,
+    judged: Judged<'_>,
+    measured: Measured,
+) -> Result<Vec<Assertion>, ScenarioError> {
     let all = field.list()?;
-    all.iter().filter_map(|item| assertion(item, judged).transpose()).collect()
+    all.iter().filter_map(|item| assertion(item, judged, measured).transpose()).collect()
 }
 
-fn assertion(item: &Field<'_>, judged: Judged<'_>) -> Result<Option<Assertion>, ScenarioError> {
+/// What the scenario around an assertion measures.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Measured {
+    /// Whether there are objectives.
+    pub(super) slo: bool,
+    /// The worlds that run.
+    pub(super) mode: Mode,
+}
+
+impl Measured {
+    /// Refuses an assertion about a figure that nothing here can measure.
+    fn check(
+        self,
+        metric: &Field<'_>,
+        policies: [Option<&Field<'_>>; 2],
+        mode: Option<World>,
+    ) -> Result<(), ScenarioError> {
+        let name = metric.text()?;
+        let in_virtual = match mode {
+            None => self.mode.worlds().contains(&World::Virtual),
+            Some(world) => world == World::Virtual,
+        };
+        match name {
+            "slo_attainment" if !self.slo => {
+                Err(metric.error("is not measured without objectives", "add the table [slo]"))
+            }
+            "router_cpu_us_per_request" if in_virtual => {
+                Err(metric.error("is not measured in virtual time", "add mode = \"live\" to the assert"))
+            }
+            "predicted_hit_rate" => {
+                for field in policies.into_iter().flatten() {
+                    let policy = policies::known_name(field)?;
+                    if !policies::predicts(&policy) {
+                        let problem = format!("\"{policy}\" predicts no hits");
+                        return Err(field.error(problem, "name a policy that keeps an index of prefixes"));
+                    }
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn assertion(
+    item: &Field<'_>,
+    judged: Judged<'_>,
+    measured: Measured,
+) -> Result<Option<Assertion>, ScenarioError> {
     let section = Section::open(item.node, "assert", ASSERT_KEYS)?;
     let (metric, op, value) = (section.need("metric")?, section.need("op")?, section.need("value")?);
     let policy = section.need("policy")?;
@@ -41,11 +94,12 @@ fn assertion(item: &Field<'_>, judged: Judged<'_>) -> Result<Option<Assertion>, 
     let mode = section.get("mode").map(|field| {
         field.choice(&[("virtual", Some(World::Virtual)), ("live", Some(World::Live)), ("both", None)])
     });
+    let mode = mode.transpose()?.flatten();
     let params = section.get("params").map_or(Ok(Params::new()), |field| params(&field))?;
     let assertion = Assertion::new(
         metric.text()?,
         &policies::known_name(&policy)?,
-        mode.transpose()?.flatten(),
+        mode,
         op.text()?,
         value.number(-1e18..=1e18)?,
         versus.as_ref().map(policies::known_name).transpose()?.as_deref(),
@@ -65,13 +119,14 @@ fn assertion(item: &Field<'_>, judged: Judged<'_>) -> Result<Option<Assertion>, 
     for field in [Some(&policy), versus.as_ref()].into_iter().flatten() {
         all_run &= runs(field, judged)?;
     }
+    measured.check(&metric, [Some(&policy), versus.as_ref()], mode)?;
     Ok(all_run.then_some(assertion))
 }
 
 /// The values of parameters that a cell must have.
 fn params(field: &Field<'_>) -> Result<Params, ScenarioError> {
     let value = |(name, field): (&str, Field<'_>)| match &field.node.value {
-        Value::List(_) | Value::Table(_) => Err(field.wrong_kind("a number or a word")),
+        Value::Date(_) | Value::List(_) | Value::Table(_) => Err(field.wrong_kind("a number or a word")),
         plain => Ok((name.to_owned(), plain.to_json())),
     };
     Section::unchecked(field.node, field.path())?.fields().map(value).collect()

@@ -7,7 +7,7 @@ use super::Resolver;
 use super::document::Node;
 use super::error::ScenarioError;
 use super::section::{Field, Kind, Section};
-use crate::workload::trace::Trace;
+use crate::workload::trace::{Trace, TraceError};
 
 /// Longest part of a prompt, in tokens.
 const MOST_TOKENS: u32 = 1 << 22;
@@ -111,6 +111,9 @@ pub struct TraceReplay {
     pub speedup: f64,
     /// What is done about stamps that were recorded in coarse steps.
     pub jitter: Jitter,
+    /// The step over which `jitter` spreads rows, in nanoseconds: found on the whole file, so that `limit` does not change
+    /// it; absent without jitter, and where there is no coarse step.
+    pub grid_ns: Option<u64>,
 }
 
 /// What is done about stamps that were recorded in coarse steps (the Mooncake conversation trace: 3 s).
@@ -194,18 +197,24 @@ fn trace(section: Section<'_>, resolver: &mut Resolver<'_>) -> Result<TraceRepla
     let jitter = section
         .get("jitter")
         .map_or(Ok(Jitter::None), |field| field.choice(&[("none", Jitter::None), ("grid", Jitter::Grid)]))?;
-    let path = match resolver.trace_flag {
+    let trace_flag = resolver.trace_flag;
+    let path = match trace_flag {
         Some(path) => path.to_owned(),
         None => resolver.beside_scenario(section.need("path")?.text()?),
     };
     let most = if limit == 0 { MOST_REQUESTS } else { limit };
-    let trace = resolver.trace(&path, most).map_err(|unreadable| match section.get("path") {
-        Some(field) if resolver.trace_flag.is_none() => unreadable.blame(|problem| {
+    let blame = |unreadable: TraceError| match section.get("path") {
+        Some(field) if trace_flag.is_none() => unreadable.blame(|problem| {
             field.error(problem, "the path is relative to the scenario file; --trace PATH wins over it")
         }),
         _ => unreadable.blame(|problem| {
             ScenarioError::at(format!("--trace {}", path.display()), problem, "give the path of a trace")
         }),
-    })?;
-    Ok(TraceReplay { path, trace, speedup, jitter })
+    };
+    let trace = resolver.trace(&path, most).map_err(blame)?;
+    let grid_ns = match jitter {
+        Jitter::None => None,
+        Jitter::Grid => resolver.grid_ns(&path, MOST_REQUESTS).map_err(blame)?,
+    };
+    Ok(TraceReplay { path, trace, speedup, jitter, grid_ns })
 }

@@ -43,7 +43,9 @@ fn sharing(trace: &Trace) -> (usize, usize, f64, f64) {
 fn jittered(path: PathBuf, trace: Trace) -> [Vec<u64>; 2] {
     let trace = Arc::new(trace);
     [Jitter::None, Jitter::Grid].map(|jitter| {
-        let replay = TraceReplay { path: path.clone(), trace: Arc::clone(&trace), speedup: 1.0, jitter };
+        let grid_ns = if jitter == Jitter::Grid { trace.grid_ns() } else { None };
+        let trace = Arc::clone(&trace);
+        let replay = TraceReplay { path: path.clone(), trace, speedup: 1.0, jitter, grid_ns };
         replay::stamps_ns(&replay, 1)
     })
 }

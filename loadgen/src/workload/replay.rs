@@ -5,7 +5,7 @@ use protocol::tokenizer::mix;
 use super::draws::{Component, stream, unit};
 use super::trace::{BLOCK_TOKENS, Row};
 use super::{Prompt, Segment};
-use crate::scenario::{Jitter, TraceReplay};
+use crate::scenario::TraceReplay;
 
 /// Keeps the blocks of traces apart from generated ones.
 const HASH_ID: u64 = 0x4841_5348;
@@ -36,9 +36,7 @@ fn prompt(row: &Row) -> Prompt {
 /// When each row is sent, in nanoseconds since the first; ascending, so rows keep the order of the file.
 pub(super) fn stamps_ns(workload: &TraceReplay, seed: u64) -> Vec<u64> {
     let mut at_ns: Vec<u64> = workload.trace.rows.iter().map(|row| row.at_ns).collect();
-    if workload.jitter == Jitter::Grid
-        && let Some(step_ns) = grid_ns(&at_ns)
-    {
+    if let Some(step_ns) = workload.grid_ns {
         spread(&mut at_ns, step_ns, seed);
     }
     let first_ns = at_ns.first().copied().unwrap_or(0);
@@ -47,7 +45,7 @@ pub(super) fn stamps_ns(workload: &TraceReplay, seed: u64) -> Vec<u64> {
 
 /// The step of the clock that wrote the stamps, if it is a coarse one: nearly all gaps between different stamps are
 /// multiples of it, give or take two milliseconds.
-fn grid_ns(at_ns: &[u64]) -> Option<u64> {
+pub(super) fn grid_ns(at_ns: &[u64]) -> Option<u64> {
     let gaps: Vec<f64> = at_ns
         .windows(2)
         .map(|w| w[1] - w[0])
@@ -86,13 +84,15 @@ mod tests {
 
     use super::super::trace::Trace;
     use super::*;
+    use crate::scenario::Jitter;
 
     const MS: u64 = 1_000_000;
 
     fn replay(at_ms: &[u64], speedup: f64, jitter: Jitter) -> TraceReplay {
         let row = |at: &u64| Row { at_ns: at * MS, input_tokens: 1, output_tokens: 1, blocks: [1].into() };
         let trace = Arc::new(Trace { rows: at_ms.iter().map(row).collect() });
-        TraceReplay { path: "t".into(), trace, speedup, jitter }
+        let grid_ns = if jitter == Jitter::Grid { trace.grid_ns() } else { None };
+        TraceReplay { path: "t".into(), trace, speedup, jitter, grid_ns }
     }
 
     #[test]

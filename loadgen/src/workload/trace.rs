@@ -4,13 +4,12 @@
 //! Other fields and blank lines are passed over. What does not fit is refused with its row: a trace that is silently
 //! bent gives figures that nobody can compare.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::scenario::ScenarioError;
+use crate::scenario::{ScenarioError, input};
 
 /// Prompt tokens per hash id.
 pub const BLOCK_TOKENS: u32 = 512;
@@ -19,11 +18,25 @@ const MOST_TOKENS: u32 = 1 << 24;
 /// Latest time stamp of a trace: about 31 years.
 const LATEST_MS: f64 = 1e12;
 
+/// Longest line, in bytes: the longest prompt has 32,768 hash ids.
+const LONGEST_LINE: u64 = 4 << 20;
+/// What some editors put before UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// A trace in memory; it has at least one row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
     /// The rows, ordered by time.
     pub rows: Vec<Row>,
+}
+
+impl Trace {
+    /// The step of the clock that wrote the stamps, in nanoseconds, if it is a coarse one.
+    #[must_use]
+    pub fn grid_ns(&self) -> Option<u64> {
+        let at_ns: Vec<u64> = self.rows.iter().map(|row| row.at_ns).collect();
+        super::replay::grid_ns(&at_ns)
+    }
 }
 
 /// One request of a trace.
@@ -60,22 +73,32 @@ impl TraceError {
 
 /// Reads the first `most` rows of the trace at `path`.
 pub(crate) fn read(path: &Path, most: u64) -> Result<Trace, TraceError> {
-    let file = File::open(path).map_err(TraceError::File)?;
+    let file = input::open(path).map_err(TraceError::File)?;
     parse(BufReader::new(file), &path.display().to_string(), most)
 }
 
 /// Reads the first `most` rows of `lines`; `name` is for messages.
-pub(crate) fn parse(lines: impl BufRead, name: &str, most: u64) -> Result<Trace, TraceError> {
+pub(crate) fn parse(mut lines: impl BufRead, name: &str, most: u64) -> Result<Trace, TraceError> {
     let mut rows: Vec<Row> = Vec::new();
-    for (number, line) in (1..).zip(lines.split(b'\n')) {
-        let line = line.map_err(TraceError::File)?;
-        if line.trim_ascii().is_empty() {
-            continue;
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        lines.by_ref().take(LONGEST_LINE + 1).read_until(b'\n', &mut line).map_err(TraceError::File)?;
+        if line.is_empty() {
+            break;
         }
         let wrong = |(problem, remedy): Mistake| {
             TraceError::Row(ScenarioError::at(format_args!("{name}:{number}"), problem, remedy))
         };
-        let row = Row::parse(&line).map_err(wrong)?;
+        if line.len() as u64 > LONGEST_LINE {
+            return Err(wrong(("the line is longer than 4 MB".to_owned(), "a trace has one row per line")));
+        }
+        let content = if number == 1 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&line) } else { &line };
+        let content = content.trim_ascii();
+        if content.is_empty() {
+            continue;
+        }
+        let row = Row::parse(content).map_err(wrong)?;
         if let Some(former) = rows.last().filter(|former| former.at_ns > row.at_ns) {
             let (now, then) = (row.at_ns / 1_000_000, former.at_ns / 1_000_000);
             let problem = format!("timestamp {now} comes after {then}");
@@ -108,9 +131,16 @@ struct RawRow {
 
 impl Row {
     fn parse(line: &[u8]) -> Result<Self, Mistake> {
+        // The fields of a list would be taken by their places, which no trace means.
+        if line.starts_with(b"[") {
+            return Err(("the row is a list".to_owned(), "write an object with named fields"));
+        }
         let raw: RawRow = serde_json::from_slice(line).map_err(|error| {
-            let cut = (error.to_string(), "the line is cut or not JSON");
-            if error.is_data() { (cut.0, "see the Mooncake format") } else { cut }
+            // The parser counts lines within the row, where there is only one.
+            let text = error.to_string();
+            let what = text.split(" at line ").next().unwrap_or(&text);
+            let problem = format!("{what} at column {}", error.column());
+            (problem, if error.is_data() { "see the Mooncake format" } else { "the line is cut or not JSON" })
         })?;
         if !(0.0..=LATEST_MS).contains(&raw.timestamp) {
             return Err((
@@ -179,6 +209,8 @@ mod tests {
             ("cut", good.clone() + &good[..40], 2, "cut"),
             ("not an object", good.clone() + "17\n", 2, "invalid type"),
             ("no JSON", "hello\n".to_owned(), 1, "not JSON"),
+            ("a list", "[0, 1, 1, [1]]\n".to_owned(), 1, "the row is a list"),
+            ("endless", "x".repeat(LONGEST_LINE as usize + 1), 1, "longer than 4 MB"),
             ("unsorted", good.clone() + &good + &line("4", "512", "1", "[1]"), 3, "sort"),
             ("too few ids", line("0", "513", "1", "[1]"), 1, "1 hash_ids do not fit input_length 513"),
             ("too many ids", line("0", "512", "1", "[1, 2]"), 1, "2 hash_ids"),
@@ -201,7 +233,14 @@ mod tests {
             let message = parsed(&text).unwrap_err();
             assert!(message.starts_with(&format!("t.jsonl:{row}: ")), "{case}: {message}");
             assert!(message.contains(says), "{case}: {message}");
+            assert!(!message.contains("at line"), "one line number: {message}");
         }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_passed_over() {
+        let text = line("0", "1", "1", "[1]");
+        assert_eq!(parsed(&format!("\u{feff}{text}")).unwrap(), parsed(&text).unwrap());
     }
 
     #[test]

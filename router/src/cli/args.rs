@@ -38,19 +38,20 @@ struct Args {
     /// Longest request body in bytes; a longer one is refused with 413
     #[arg(long, value_name = "BYTES", default_value_t = 536_870_912, value_parser = value_parser!(u64).range(1..))]
     max_payload_size: u64,
-    /// Longest time in seconds from a request's arrival to the end of its answer
+    /// Longest time in seconds from the arrival of a request's head to the end of its answer
     #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = value_parser!(u64).range(1..=MAX_SECONDS))]
     request_timeout_secs: u64,
     /// Seconds between two load polls of a worker, under policies that use them
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     load_poll_interval_secs: Duration,
-    /// Seconds between two health probes of a worker
+    /// Seconds between two health probes of a worker; one that is unhealthy or cannot be connected to is probed every
+    /// second
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = value_parser!(u64).range(1..=MAX_SECONDS))]
     health_check_interval_secs: u64,
     /// Seconds that a health probe may take
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = value_parser!(u64).range(1..=MAX_SECONDS))]
     health_check_timeout_secs: u64,
-    /// Failed probes in a row that take a worker out of rotation
+    /// Failed probes in a row that take a worker out of rotation; a request that cannot connect to it counts as one
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u32).range(1..))]
     health_failure_threshold: u32,
     /// Good probes in a row that take it back in
@@ -148,7 +149,7 @@ pub(super) fn parse(args: impl Iterator<Item = OsString>) -> Result<Parsed, Stop
             max_payload_size: usize::try_from(args.max_payload_size).unwrap_or(usize::MAX),
             request_timeout: Duration::from_secs(args.request_timeout_secs),
             api_key: args.api_key.as_deref().map(api_key).transpose()?,
-            recovery_secs: args.health_check_interval_secs,
+            recovery_secs: u64::from(args.health_success_threshold),
             decision_headers: args.decision_headers,
         },
         load_poll_interval: args.load_poll_interval_secs,
@@ -182,7 +183,7 @@ fn workers(given: &[String]) -> Result<Vec<Address>, String> {
     let mut workers: Vec<Address> = Vec::new();
     for url in given.iter().flat_map(|urls| urls.split_whitespace()) {
         let address = Address::parse(url).map_err(|error| format!("--worker-urls: {error}"))?;
-        if workers.iter().any(|known| known.url == address.url) {
+        if workers.iter().any(|known| known.is_same_worker(&address)) {
             return Err(format!("--worker-urls: `{url}` is given twice"));
         }
         workers.push(address);

@@ -4,7 +4,6 @@
 //! that does not read holds back its worker. The body owns the connection, the lease and the meter; ending or
 //! dropping it settles all three at once.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,32 +12,25 @@ use bytes::Bytes;
 use http::StatusCode;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use router_core::Outcome;
-use tokio::time::Sleep;
 
 use super::lease::Lease;
 use super::meter::Meter;
 use super::note::Note;
+use crate::client::Engaged;
 use crate::upstream::{Connection, Pool, PoolKey};
 
 /// Least time between two reports of progress to the decision core.
 const PROGRESS_INTERVAL_NS: u64 = 100_000_000;
 
-/// Why an answer ended before its end. The client's connection is broken off: never a clean end.
+/// The worker's connection broke before the answer's end. The client's is broken off: never a clean end.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Cut {
-    /// The worker's connection broke.
-    #[error("the worker's answer broke off: {0}")]
-    Upstream(#[source] hyper::Error),
-    /// `--request-timeout-secs` ran out.
-    #[error("the answer took longer than the request's time limit")]
-    Deadline,
-}
+#[error("the worker's answer broke off: {0}")]
+pub(crate) struct Cut(#[source] hyper::Error);
 
 /// See the module's description.
 #[derive(Debug)]
 pub(crate) struct AnswerBody {
     inner: Incoming,
-    deadline: Pin<Box<Sleep>>,
     meter: Meter,
     status: StatusCode,
     next_progress_ns: u64,
@@ -54,6 +46,8 @@ pub(crate) struct Booked {
     pub(crate) held: Held,
     pub(crate) lease: Lease,
     pub(crate) note: Note,
+    /// Has the connection to the client watched.
+    pub(crate) engaged: Engaged,
 }
 
 /// The connection that an answer comes from, and where it goes afterwards.
@@ -65,15 +59,9 @@ pub(crate) struct Held {
 }
 
 impl AnswerBody {
-    pub(crate) fn new(
-        inner: Incoming,
-        is_stream: bool,
-        status: StatusCode,
-        deadline: Pin<Box<Sleep>>,
-        booked: Booked,
-    ) -> Self {
+    pub(crate) fn new(inner: Incoming, is_stream: bool, status: StatusCode, booked: Booked) -> Self {
         let meter = Meter::new(is_stream && status.is_success());
-        Self { inner, deadline, meter, status, next_progress_ns: 0, cut: None, booked: Some(booked) }
+        Self { inner, meter, status, next_progress_ns: 0, cut: None, booked: Some(booked) }
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
@@ -81,9 +69,6 @@ impl AnswerBody {
             return Poll::Ready(Some(Err(cut)));
         }
         match self.poll_inner(cx) {
-            Poll::Pending if self.booked.is_some() && self.deadline.as_mut().poll(cx).is_ready() => {
-                self.break_off(Cut::Deadline, cx)
-            }
             Poll::Pending => Poll::Pending,
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(bytes) = frame.data_ref() {
@@ -94,7 +79,7 @@ impl AnswerBody {
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(error))) => self.break_off(Cut::Upstream(error), cx),
+            Poll::Ready(Some(Err(error))) => self.break_off(Cut(error), cx),
             Poll::Ready(None) => {
                 self.complete();
                 Poll::Ready(None)
@@ -149,7 +134,7 @@ impl AnswerBody {
 
     /// Closes the books, once; what is left is the connection, which is closed unless somebody keeps it.
     fn settle(&mut self, outcome: Outcome) -> Option<Held> {
-        let Booked { held, lease, note } = self.booked.take()?;
+        let Booked { held, lease, note, engaged: _engaged } = self.booked.take()?;
         note.finish(lease.shared(), lease.now_ns(), self.status, self.meter.counts(), &outcome);
         lease.finish(outcome);
         Some(held)
@@ -170,7 +155,8 @@ impl Drop for AnswerBody {
         if self.inner.is_end_stream() {
             self.complete();
         } else {
-            self.settle(Outcome::ClientGone);
+            let expired = self.booked.as_ref().is_some_and(|booked| booked.engaged.has_expired());
+            self.settle(if expired { Outcome::Failed } else { Outcome::ClientGone });
         }
     }
 }

@@ -1,8 +1,9 @@
 //! One try at one worker: the request that goes out, and why no response head came back.
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Uri, Version, header, request};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version, header, request};
 use http_body_util::Full;
+use hyper::body::Incoming;
 
 use crate::error::Refusal;
 use crate::upstream::{Address, NoAnswer};
@@ -14,15 +15,38 @@ pub(crate) enum Failure {
     NoAnswer(#[from] NoAnswer),
     #[error("no response head within the time limit")]
     TimedOut,
+    #[error("the answer is none to this request: {0}")]
+    Invalid(&'static str),
 }
 
 impl Failure {
+    /// What came back, unless the client could make nothing of it.
+    ///
+    /// # Errors
+    /// [`Failure::Invalid`].
+    pub(crate) fn of_answer<C>(answered: (C, Response<Incoming>)) -> Result<(C, Response<Incoming>), Self> {
+        let response = &answered.1;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Self::Invalid("nobody asked for another protocol"));
+        }
+        if !super::headers::is_plainly_framed(response.headers()) {
+            return Err(Self::Invalid("its transfer coding was not asked for"));
+        }
+        Ok(answered)
+    }
+
+    /// Whether it shows that there is no worker at this address.
+    pub(crate) fn is_nobody_there(&self) -> bool {
+        matches!(self, Self::NoAnswer(missing) if missing.is_nobody_there())
+    }
+
     /// What the client is told.
     pub(crate) fn refusal(&self) -> Refusal {
         match self {
             Self::NoAnswer(NoAnswer::Connect(_)) => Refusal::ConnectFailed,
             Self::NoAnswer(NoAnswer::Broken(_) | NoAnswer::Unsent) => Refusal::UpstreamBroken,
             Self::TimedOut => Refusal::UpstreamTimeout,
+            Self::Invalid(_) => Refusal::UpstreamInvalid,
         }
     }
 }

@@ -18,6 +18,14 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
+/// Whether a message is framed in no other way than this hop undoes: a body that is encoded for the transfer besides
+/// being cut in chunks would lose that coding with the field that tells it.
+pub(crate) fn is_plainly_framed(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let first_is_plain = codings.next().is_none_or(|only| only.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    first_is_plain && codings.next().is_none()
+}
+
 /// Drops the fields that end at this hop.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     if headers.contains_key(header::CONNECTION) {

@@ -18,12 +18,12 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version, header};
 use hyper::body::Incoming;
 use router_core::Assignment;
-use tokio::time::Sleep;
 
 pub(crate) use answer::{AnswerBody, Cut};
 pub(crate) use endpoint::{ENDPOINTS, Endpoint, find};
 
 use crate::body::Body;
+use crate::client::Turn;
 use crate::error::{Answer, Refusal};
 use crate::server::Context;
 use crate::upstream::exchange;
@@ -39,19 +39,28 @@ const DECIDED_TOKENS: HeaderName = HeaderName::from_static("x-router-predicted-t
 /// Proxies one request to row `at` of the endpoint table.
 pub(crate) async fn handle(
     context: &Context,
+    turn: &Arc<Turn>,
     at: usize,
     endpoint: &'static Endpoint,
     request: Request<Incoming>,
 ) -> Answer {
     let arrived_ns = context.shared.clock.now_ns();
-    let deadline = Box::pin(tokio::time::sleep(context.shared.settings.request_timeout));
     let (head, mut body) = request.into_parts();
     if context.shared.settings.api_key.as_ref().is_some_and(|key| !key.admits(&head.headers)) {
         ingress::discard(&head.headers, &mut body).await;
         return Refusal::Unauthorized.answer();
     }
+    if !headers::is_plainly_framed(&head.headers) {
+        ingress::discard(&head.headers, &mut body).await;
+        return Refusal::UnsupportedCoding.answer();
+    }
     let limit = context.shared.settings.max_payload_size;
-    let body = match ingress::receive(&head.headers, &mut body, limit).await {
+    let received = tokio::select! {
+        biased;
+        received = ingress::receive(&head.headers, &mut body, limit) => received,
+        () = turn.deadline() => Err(Refusal::RequestTimeout),
+    };
+    let body = match received {
         Ok(body) => body,
         Err(refusal) => return refusal.answer(),
     };
@@ -64,7 +73,7 @@ pub(crate) async fn handle(
     context.shared.metrics.decided(at, streaming, place, assignment.reason.as_str());
     let request = attempt::upstream_request(head, body, &context.shared.fleet[place].address);
     let note = Note::new(at, arrived_ns, &assignment);
-    let (mut response, code) = give(context, place, request, booking, note, deadline).await;
+    let (mut response, code) = give(context, turn, place, request, booking, note).await;
     if context.shared.settings.decision_headers {
         tell_decision(response.headers_mut(), place, &assignment);
     }
@@ -74,21 +83,25 @@ pub(crate) async fn handle(
 /// Tries the worker and turns what comes back into the client's answer.
 async fn give(
     context: &Context,
+    turn: &Arc<Turn>,
     place: usize,
     request: Request<http_body_util::Full<bytes::Bytes>>,
     booking: Booking,
     note: Note,
-    mut deadline: std::pin::Pin<Box<Sleep>>,
 ) -> Answer {
     let worker = &context.shared.fleet[place];
+    let engaged = turn.engage();
     let tried = tokio::select! {
         biased;
         tried = exchange(&context.pool, place, &worker.address, request) => tried.map_err(Failure::from),
-        () = deadline.as_mut() => Err(Failure::TimedOut),
+        () = turn.deadline() => Err(Failure::TimedOut),
     };
-    let (connection, response) = match tried {
+    let (connection, response) = match tried.and_then(Failure::of_answer) {
         Ok(answered) => answered,
         Err(failure) => {
+            if failure.is_nobody_there() {
+                worker.unreachable.note();
+            }
             tracing::warn!(worker = %worker.address.url, "no answer: {failure}");
             booking.fail();
             return failure.refusal().answer();
@@ -100,8 +113,9 @@ async fn give(
     let is_stream = is_event_stream(&head.headers);
     let lease = booking.confirm();
     let held = Held { connection, pool: Arc::clone(&context.pool), key: place };
-    let booked = Booked { held, lease, note };
-    let body = AnswerBody::new(inner, is_stream, head.status, deadline, booked);
+    engaged.answering();
+    let booked = Booked { held, lease, note, engaged };
+    let body = AnswerBody::new(inner, is_stream, head.status, booked);
     (Response::from_parts(head, Body::Answer(Box::new(body))), "")
 }
 

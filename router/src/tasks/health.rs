@@ -1,45 +1,86 @@
-//! Health probes: a worker goes out of rotation after some failures in a row and comes back after some successes
-//! in a row. Static workers start healthy.
+//! Health: a worker goes out of rotation after some failures in a row and comes back after some successes in a row.
+//! Static workers start healthy.
+//!
+//! A verdict comes from a probe, or from a request that found nobody there. A worker that is out, or where nobody was
+//! found, is probed again soon: it is known to be gone, or to be back, within seconds however long the interval is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::time::MissedTickBehavior;
+use tokio::time::Instant;
 
 use crate::config::HealthConfig;
 use crate::server::Context;
+use crate::shared::Member;
 use crate::upstream::{Probe, ProbeError, probe};
 
-/// Probes one worker for ever; the first probe comes after one interval.
+/// Longest time to the next probe while there is reason to hurry.
+const HURRY: Duration = Duration::from_secs(1);
+
+/// Probes one worker for ever; at once at first.
 pub(super) async fn watch(context: Arc<Context>, place: usize, config: HealthConfig) {
     let member = &context.shared.fleet[place];
     let mut streak = Streak { healthy: true, against: 0 };
-    let mut ticks = tokio::time::interval(config.interval);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks.tick().await;
+    let mut next = Instant::now();
     loop {
-        ticks.tick().await;
-        let question = Probe {
-            path: config.path.clone(),
-            address: &member.address,
-            key: place,
-            timeout: config.timeout,
-        };
-        let verdict = probe(&context.pool, question).await;
-        let good = matches!(&verdict, Ok((status, _)) if status.is_success());
-        if streak.note(good, &config) {
-            let url = &member.address.url;
-            if streak.healthy {
-                tracing::info!(worker = %url, "healthy again");
-            } else {
-                tracing::warn!(worker = %url, "unhealthy: {}", describe(verdict));
+        let verdict = tokio::select! {
+            biased;
+            times = member.unreachable.next() => Verdict::Unreachable { times },
+            () = tokio::time::sleep_until(next) => {
+                let verdict = ask(&context, member, place, &config).await;
+                next = Instant::now() + config.interval;
+                verdict
             }
+        };
+        if streak.note(&verdict, &config) {
+            announce(&member.address.url, streak.healthy, &verdict);
             context.shared.set_healthy(member.id, streak.healthy);
+        }
+        if !streak.healthy || matches!(verdict, Verdict::Unreachable { .. }) {
+            next = next.min(Instant::now() + HURRY);
         }
     }
 }
 
-fn describe(verdict: Result<(http::StatusCode, bytes::Bytes), ProbeError>) -> String {
-    verdict.map_or_else(|error| error.to_string(), |(status, _)| format!("status {status}"))
+async fn ask(context: &Context, member: &Member, place: usize, config: &HealthConfig) -> Verdict {
+    let question =
+        Probe { path: config.path.clone(), address: &member.address, key: place, timeout: config.timeout };
+    match probe(&context.pool, question).await {
+        Ok((status, _)) if status.is_success() => Verdict::Good,
+        Ok((status, _)) => Verdict::Bad(format!("status {status}")),
+        Err(ProbeError::NoAnswer(missing)) if missing.is_nobody_there() => Verdict::Unreachable { times: 1 },
+        Err(error) => Verdict::Bad(error.to_string()),
+    }
+}
+
+fn announce(url: &str, healthy: bool, verdict: &Verdict) {
+    if healthy {
+        tracing::info!(worker = %url, "healthy again");
+    } else {
+        tracing::warn!(worker = %url, "unhealthy: {verdict}");
+    }
+}
+
+/// What was found out about a worker.
+#[derive(Debug)]
+enum Verdict {
+    Good,
+    /// It does not answer, or not well.
+    Bad(String),
+    /// So many attempts in a row found nobody there.
+    Unreachable {
+        times: u32,
+    },
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Good => f.write_str("well"),
+            Self::Bad(problem) => f.write_str(problem),
+            Self::Unreachable { .. } => f.write_str("cannot connect"),
+        }
+    }
 }
 
 /// The state, and how many verdicts in a row spoke against it.
@@ -51,12 +92,17 @@ struct Streak {
 
 impl Streak {
     /// Takes a verdict; whether it changed the state.
-    fn note(&mut self, good: bool, config: &HealthConfig) -> bool {
+    fn note(&mut self, verdict: &Verdict, config: &HealthConfig) -> bool {
+        let (good, times) = match verdict {
+            Verdict::Good => (true, 1),
+            Verdict::Bad(_) => (false, 1),
+            Verdict::Unreachable { times } => (false, *times),
+        };
         if good == self.healthy {
             self.against = 0;
             return false;
         }
-        self.against += 1;
+        self.against = self.against.saturating_add(times);
         let limit = if self.healthy { config.failure_threshold } else { config.success_threshold };
         let turned = self.against >= limit;
         if turned {
@@ -81,15 +127,16 @@ mod tests {
             success_threshold: 2,
         };
         let mut streak = Streak { healthy: true, against: 0 };
-        let verdicts = [0, 0, 1, 0, 0, 0, 1, 0, 1, 1, 0];
-        let states: Vec<bool> = verdicts
-            .iter()
-            .map(|good| {
-                streak.note(*good == 1, &config);
-                streak.healthy
-            })
-            .collect();
-        let expected = [1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1].map(|state| state == 1);
-        assert_eq!(states, expected);
+        let mut states = String::new();
+        for verdict in "bbgbbbgbggbgb2g0123".chars() {
+            let verdict = match verdict {
+                'g' => Verdict::Good,
+                'b' => Verdict::Bad(String::new()),
+                times => Verdict::Unreachable { times: times.to_digit(10).expect("a digit") },
+            };
+            streak.note(&verdict, &config);
+            states.push(if streak.healthy { '+' } else { '-' });
+        }
+        assert_eq!(states, "+++++----++++------");
     }
 }

@@ -18,6 +18,25 @@ pub(crate) enum NoAnswer {
     Unsent,
 }
 
+impl NoAnswer {
+    /// Whether it shows that there is no worker at this address. What this machine lacks, such as file descriptors,
+    /// shows nothing about the worker.
+    pub(crate) fn is_nobody_there(&self) -> bool {
+        use std::io::ErrorKind as Kind;
+        let Self::Connect(error) = self else { return false };
+        // Without a code of the system's, it is a time limit of ours or a name that does not resolve.
+        error.raw_os_error().is_none()
+            || matches!(
+                error.kind(),
+                Kind::ConnectionRefused
+                    | Kind::ConnectionReset
+                    | Kind::HostUnreachable
+                    | Kind::NetworkUnreachable
+                    | Kind::TimedOut
+            )
+    }
+}
+
 /// Sends a request and waits for the head of its answer.
 ///
 /// An idle connection may turn out to be closed. If nothing of the request was written to it, or if asking twice does

@@ -164,7 +164,7 @@ fn connections_to_a_worker_are_used_again_whatever_the_framing() {
         }
         true
     });
-    let router = Router::start(&[worker.url()], &["--threads", "1"]);
+    let router = Router::start(&[worker.url()], &["--threads", "1", "--disable-health-check"]);
     let mut client = router.client();
     for body in ["plain", "stream", "empty"].repeat(20) {
         assert_eq!(client.post("/generate", "", body.as_bytes()).status(), 200);
@@ -180,7 +180,7 @@ fn a_connection_that_the_worker_closed_while_idle_costs_no_request() {
         // Closed without a word, as servers do with idle connections.
         false
     });
-    let router = Router::start(&[worker.url()], &["--threads", "1"]);
+    let router = Router::start(&[worker.url()], &["--threads", "1", "--disable-health-check"]);
     let mut client = router.client();
     for round in 1..=50 {
         assert_eq!(client.post("/generate", "", b"{}").status(), 200, "request {round}");

@@ -1,10 +1,12 @@
 //! Workers that are not there, and how the router says so.
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::common::worker::dead_url;
-use crate::common::{Message, Router, Worker, wait_until};
+use crate::common::{Conn, Message, Router, Worker, wait_until};
 
 const PROMPT: &[u8] = br#"{"text":"a prompt that is long enough to be remembered","sampling_params":{}}"#;
 
@@ -78,7 +80,7 @@ fn when_no_worker_is_healthy_the_client_learns_when_to_come_back() {
     wait_until("the probe to fail", || !first_is_healthy(&router));
     let refused = router.post("/generate", PROMPT);
     assert_refusal(&refused, 503, "no_available_workers", &worker.url());
-    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(refused.header("retry-after"), Some("2"), "two good probes, a second apart");
 }
 
 #[test]
@@ -111,7 +113,7 @@ fn error_answers_of_a_worker_pass_unchanged() {
 /// A worker that answers every request, and its health probes by what `well` says.
 fn flapping(well: &Arc<AtomicBool>) -> Worker {
     let state = Arc::clone(well);
-    Worker::start(move |conn, request| {
+    Worker::probed(move |conn, request| {
         let sick = request.first.starts_with("GET /health") && !state.load(Ordering::SeqCst);
         conn.answer(if sick { "503 Service Unavailable" } else { "200 OK" }, "", b"{}");
         true
@@ -170,4 +172,72 @@ fn a_worker_that_was_down_starts_without_a_prefix_and_earns_new_ones() {
     wait_until("the probe to succeed", || first_is_healthy(&router));
     assert_ne!(reason(), "cache_hit", "its cache may be lost");
     assert_eq!(reason(), "cache_hit", "and fills again");
+}
+
+/// Well below the default probe interval of a minute: what happens within this time was not left to that.
+const SOON: Duration = Duration::from_secs(10);
+
+#[test]
+fn workers_that_are_dead_at_the_start_are_found_out_and_welcomed_when_they_come() {
+    let dead = dead_url();
+    let router = Router::start(std::slice::from_ref(&dead), &[]);
+    let begun = Instant::now();
+    wait_until("the dead worker to be noticed", || router.get("/readiness").status() == 503);
+    assert!(begun.elapsed() < SOON, "after {:?}", begun.elapsed());
+    assert_refusal(&router.post("/generate", PROMPT), 503, "no_available_workers", &dead);
+
+    let address = dead.trim_start_matches("http://");
+    let _worker = Worker::start_at(address, |conn, _| {
+        conn.answer("200 OK", "", b"{}");
+        true
+    });
+    let begun = Instant::now();
+    wait_until("the worker to be noticed", || router.get("/readiness").status() == 200);
+    assert!(begun.elapsed() < SOON, "after {:?}", begun.elapsed());
+    assert_eq!(router.post("/generate", PROMPT).status(), 200);
+}
+
+#[test]
+fn refused_connections_take_a_worker_out_without_waiting_for_the_next_probe() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let dying = format!("http://{}", listener.local_addr().expect("an address"));
+    let other = Worker::fixed("{}");
+    let router = Router::start(&[dying.clone(), other.url()], &["--policy", "round_robin"]);
+    // The first probe is answered, then nobody listens any more.
+    let (stream, _) = listener.accept().expect("the first probe");
+    let mut conn = Conn::new(stream);
+    assert!(conn.reader.head().expect("a probe").expect("a probe").first.starts_with("GET /health "));
+    conn.answer("200 OK", "Connection: close\r\n", b"");
+    drop((conn, listener));
+
+    let begun = Instant::now();
+    let mut refused = 0;
+    wait_until("the worker to be taken out", || {
+        refused += usize::from(router.post("/generate", PROMPT).status() == 502);
+        !first_is_healthy(&router)
+    });
+    assert!(begun.elapsed() < SOON, "after {:?}", begun.elapsed());
+    assert!(refused > 0, "it was believed in before");
+    for _ in 0..4 {
+        assert_eq!(router.post("/generate", PROMPT).status(), 200);
+    }
+}
+
+#[test]
+fn an_answer_that_the_router_did_not_ask_for_is_a_502() {
+    for answer in [
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    ] {
+        let worker = Worker::start(move |conn, _| {
+            conn.write(answer);
+            true
+        });
+        let router = Router::start(&[worker.url()], &["--policy", "cache_aware"]);
+        let mut client = router.client();
+        let refused = client.post("/generate", "Connection: Upgrade\r\nUpgrade: websocket\r\n", PROMPT);
+        assert_refusal(&refused, 502, "upstream_invalid_answer", &worker.url());
+        assert_eq!(router.loads(), [0]);
+        assert_eq!(router.metric("smg_router_index_nodes"), Some(0.0));
+    }
 }

@@ -2,6 +2,7 @@
 
 mod api_key;
 mod bytes;
+mod clients;
 mod command_line;
 mod common;
 mod failures;

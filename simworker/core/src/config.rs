@@ -85,8 +85,9 @@ pub struct EngineConfig {
     pub max_queued: Option<u32>,
     /// Factor on the share of unfinished output that is reserved at admission (`--schedule-conservativeness`).
     pub conservativeness: f64,
-    /// SGLang's overlap schedule: a step is launched before the results of the former one are known. Tokens, ends
-    /// and shared KV of a step become known at the end of the next one, or at once when there is no next one.
+    /// SGLang's overlap schedule: the next step is chosen while one runs. Clients have their tokens as soon as they
+    /// are made all the same; but the next step is chosen without the ends and the shared KV of the one before it,
+    /// and without the requests that arrived during that one, which so wait for one step more.
     pub overlap: bool,
     /// Which moments are deadlines.
     pub pace: Pace,

@@ -205,8 +205,8 @@ impl Engine {
         self.live.is_empty()
     }
 
-    /// The requests that decode, with the number of output tokens known of each, in the order of the batch. With the
-    /// overlap schedule, one of which the last token is made and not yet known is left out: its end tells the rest.
+    /// The requests that decode, with the number of output tokens that events have told of each, in the order of the
+    /// batch. A request is among them from its first token until its end is told.
     pub fn running(&self) -> impl Iterator<Item = (RequestId, u32)> {
         self.scheduler.outputs()
     }

@@ -41,23 +41,30 @@ pub(super) async fn flush(State(worker): State<Arc<Worker>>, Query(query): Query
     }
 }
 
-/// Aborts the requests whose id starts with `rid`, or all; unknown ids are no error.
+/// Aborts the request `rid` and those whose ids begin with it, or all; unknown ids are no error.
 pub(super) async fn abort(State(worker): State<Arc<Worker>>, body: Bytes) -> Response {
     match which(&body) {
-        Ok(Some(prefix)) => {
-            worker.abort_matching(&prefix);
-            StatusCode::OK.into_response()
-        }
-        Ok(None) => StatusCode::OK.into_response(),
-        Err(failure) => failure.response(Api::Native),
+        Ok(Which::All) => worker.abort_all(),
+        Ok(Which::Named(rid)) => worker.abort_named(&rid),
+        Ok(Which::Nobody) => {}
+        Err(failure) => return failure.response(Api::Native),
     }
+    StatusCode::OK.into_response()
 }
 
-/// The prefix of the ids to abort. An empty id without `abort_all` would be a prefix of every id; it names none.
-fn which(body: &[u8]) -> Result<Option<String>, Failure> {
+/// What an abort is about.
+enum Which {
+    All,
+    Named(String),
+    Nobody,
+}
+
+/// An empty id without `abort_all` would be a prefix of every id. SGLang takes it for nobody's.
+fn which(body: &[u8]) -> Result<Which, Failure> {
     let fields = Fields::parse(body)?;
     if fields.get_or_default("abort_all")? {
-        return Ok(Some(String::new()));
+        return Ok(Which::All);
     }
-    Ok(fields.get::<String>("rid")?.filter(|rid| !rid.is_empty()))
+    let rid = fields.get::<String>("rid")?.filter(|rid| !rid.is_empty());
+    Ok(rid.map_or(Which::Nobody, Which::Named))
 }

@@ -97,18 +97,19 @@ impl Worker {
         self.open("POST", path, "application/json", &body.to_string())
     }
 
-    fn open(&self, method: &str, path: &str, content_type: &str, body: &str) -> TcpStream {
+    /// Sends bytes as they are and does not wait for an answer.
+    pub(crate) fn send_raw(&self, bytes: &[u8]) -> TcpStream {
         let mut connection = TcpStream::connect(self.host.addresses()[0]).unwrap();
         connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        connection.write_all(bytes).unwrap();
+        connection
+    }
+
+    fn open(&self, method: &str, path: &str, content_type: &str, body: &str) -> TcpStream {
         let kind =
             if content_type.is_empty() { String::new() } else { format!("content-type: {content_type}\r\n") };
-        write!(
-            connection,
-            "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{kind}content-length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .unwrap();
-        connection
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{kind}");
+        self.send_raw(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes())
     }
 
     /// The load of the worker's one rank.

@@ -1,6 +1,6 @@
 //! Aborts, disconnects and flushes.
 
-use std::io::Read;
+use std::io::{Read, Write};
 
 use serde_json::{Value, json};
 
@@ -34,6 +34,67 @@ fn a_client_that_goes_away_frees_the_engine() {
 }
 
 #[test]
+fn bytes_after_the_body_do_not_hide_that_the_client_goes_away() {
+    let worker = Worker::start();
+    let body = endless(1, "x", false).to_string();
+    let post = format!("POST /generate HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let next = "GET /health HTTP/1.1\r\nhost: a\r\n\r\n".repeat(1000);
+    let cases = [
+        ("an empty line", [post.clone() + "\r\n", String::new(), String::new()]),
+        ("an empty line by itself", [post.clone(), "\r\n".into(), String::new()]),
+        ("more requests", [post.clone() + &next, next.clone(), String::new()]),
+        ("more requests by themselves", [post, next.clone(), next]),
+    ];
+    for (count, (case, [first, second, third])) in (1..).zip(cases) {
+        let mut connection = worker.send_raw(first.as_bytes());
+        worker.wait_until_running(1);
+        for later in [second, third] {
+            connection.write_all(later.as_bytes()).unwrap();
+            // Lets the worker read it before it reads the end.
+            assert_eq!(worker.load()["num_running_reqs"], 1, "{case}");
+        }
+        drop(connection);
+        worker.wait_until_idle();
+        assert_eq!(aborted(&worker), count, "{case}: it was not left to run to its end");
+    }
+}
+
+#[test]
+fn clients_that_leave_a_stray_line_behind_free_the_engine() {
+    let worker = Worker::start();
+    let connections: Vec<_> = (0..10)
+        .map(|seed| {
+            let body = endless(seed, &format!("rid {seed}"), false).to_string();
+            let head = format!("POST /generate HTTP/1.1\r\nhost: a\r\ncontent-length: {}", body.len());
+            worker.send_raw(format!("{head}\r\n\r\n{body}\r\n").as_bytes())
+        })
+        .collect();
+    worker.wait_until_running(10);
+    drop(connections);
+    worker.wait_until_idle();
+    assert_eq!(aborted(&worker), 10);
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_turn() {
+    let worker = Worker::start();
+    let body = json!({"text": prompt(1, 50), "sampling_params": {"max_new_tokens": 20}}).to_string();
+    let post = format!("POST /generate HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n", body.len());
+    let last = format!("{post}connection: close\r\n\r\n{body}");
+    let post = format!("{post}\r\n{body}");
+    let mut connection = worker.send_raw(format!("{post}{post}\r\n{post}{last}").as_bytes());
+    let mut answers = String::new();
+    connection.read_to_string(&mut answers).unwrap();
+    assert_eq!(answers.matches("\"completion_tokens\":20").count(), 4, "{answers}");
+}
+
+fn aborted(worker: &Worker) -> u64 {
+    let metrics = worker.get("/metrics").body;
+    let line = metrics.lines().find(|line| line.starts_with("sglang:num_aborted_requests_total{"));
+    line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
 fn a_slow_reader_does_not_hold_the_engine_up() {
     let worker = Worker::start();
     let body = json!({"text": prompt(1, 50), "stream": true, "sampling_params": {"max_new_tokens": 2000}});
@@ -50,11 +111,18 @@ fn a_slow_reader_does_not_hold_the_engine_up() {
 fn aborts_match_by_prefix() {
     let worker = Worker::start();
     let of = |seed, rid| worker.send("/generate", &endless(seed, rid, false));
-    let (job1, job2, other) = (of(1, "job-1"), of(2, "job-2"), of(3, "other"));
+    let (job1, job2, other) = (of(1, "job"), of(2, "job-2"), of(3, "other"));
     worker.wait_until_running(3);
-    assert_eq!(worker.post("/abort_request", &json!({"rid": "nobody"})).status, 200);
-    assert_eq!(worker.load()["num_running_reqs"], 3);
-    let answer = worker.post("/abort_request", &json!({"rid": "job"}));
+    for nobody in [json!({"rid": "nobody"}), json!({"rid": ""}), json!({})] {
+        assert_eq!(worker.post("/abort_request", &nobody).status, 200);
+        assert_eq!(
+            worker.load()["num_running_reqs"],
+            3,
+            "{nobody} names no request, whatever starts with it"
+        );
+    }
+    assert_eq!(aborted(&worker), 0);
+    let answer = worker.post("/abort_request", &json!({"rid": "jo"}));
     assert_eq!((answer.status, answer.body.as_str()), (200, ""));
     for connection in [job1, job2] {
         let answer = read(connection);
@@ -65,9 +133,7 @@ fn aborts_match_by_prefix() {
     worker.post("/abort_request", &json!({"abort_all": true}));
     assert_eq!(read(other).json()["meta_info"]["finish_reason"]["type"], "abort");
     worker.wait_until_idle();
-    let metrics = worker.get("/metrics").body;
-    let line = metrics.lines().find(|line| line.starts_with("sglang:num_aborted_requests_total{"));
-    assert!(line.unwrap().ends_with(" 3"), "{line:?}");
+    assert_eq!(aborted(&worker), 3);
 }
 
 #[test]

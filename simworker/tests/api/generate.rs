@@ -103,6 +103,18 @@ fn a_cumulative_stream_repeats_the_text() {
 }
 
 #[test]
+fn with_overlap_each_token_has_its_own_frame() {
+    // Slow, so that a reader is never a whole token late.
+    let worker = Worker::at_speed(0.1, |config| config.engine.overlap = true);
+    for tokens in 1..=3 {
+        let events = worker.post("/generate", &stream("Hello, world", tokens)).events();
+        let counts: Vec<&Value> =
+            events.iter().map(|event| &event["meta_info"]["completion_tokens"]).collect();
+        assert_eq!(json!(counts), json!((1..=tokens).collect::<Vec<_>>()));
+    }
+}
+
+#[test]
 fn an_incremental_stream_has_each_token_once() {
     let worker = Worker::with(|config| config.incremental_streaming_output = true);
     let events = worker.post("/generate", &stream("Hello, world", 40)).events();
@@ -241,6 +253,8 @@ fn errors_are_400_with_a_native_body() {
         ("wrong budget", r#"{"text":"a","sampling_params":{"max_new_tokens":-1}}"#.to_owned()),
         ("wrong rank", r#"{"text":"a","routed_dp_rank":3}"#.to_owned()),
         ("null in the list", r#"{"text":["a"],"sampling_params":[null]}"#.to_owned()),
+        ("no parameters for the prompt", r#"{"text":"a","sampling_params":[]}"#.to_owned()),
+        ("no parameters for a list of prompts", r#"{"text":["a"],"sampling_params":[]}"#.to_owned()),
         ("n too large", r#"{"text":"a","sampling_params":{"n":1000}}"#.to_owned()),
         ("rids and prompts differ", r#"{"text":["a","b"],"rid":["x"]}"#.to_owned()),
         ("input over the context", ask(&prompt(1, 100), 1).to_string()),

@@ -43,10 +43,10 @@ pub(super) fn bars(
     metric: &str,
 ) -> Result<Value, Error> {
     let Some(metric) = Metric::named(metric) else { return Ok(Value::from("")) };
-    let spreads = || view.of_world(world).filter_map(|v| Some((v, v.spread(metric)?)));
+    let rows = view.tabled(world);
+    let spreads = || rows.iter().filter_map(|v| Some((*v, v.spread(metric)?)));
     let top = if metric.unit == "share" { 1.0 } else { spreads().map(|(_, s)| s.max).fold(0.0, f64::max) };
     let place = |value: f64| if top > 0.0 { (value / top * 1000.0).round() as u32 } else { 0 };
-    let best = best_text(&view.variants, world, metric);
     let bars: Vec<Bar> = spreads()
         .map(|(variant, spread)| Bar {
             colour: view.colour(variant.policy),
@@ -54,7 +54,7 @@ pub(super) fn bars(
             params: view.distinction(variant),
             figure: metric.cell(spread.median),
             range: range(spread, metric),
-            best: best.as_ref() == Some(&metric.cell(spread.median)),
+            best: best_text(&rows, variant, metric) == Some(metric.cell(spread.median)),
             end: place(spread.median),
             low: place(spread.min),
             high: place(spread.max),

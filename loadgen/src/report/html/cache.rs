@@ -4,7 +4,7 @@ use minijinja::{Error, Value};
 use protocol::record::RequestRecord;
 use serde::Serialize;
 
-use super::super::best::best;
+use super::super::best::is_best;
 use super::super::summary::hit_rate;
 use super::curves::Figure;
 use super::heat::{Map, map};
@@ -49,13 +49,12 @@ pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
 }
 
 fn over_time(view: &View<'_>, world: World) -> Option<Figure> {
-    let champion = best(&view.variants, world).map(|place| &view.variants[place]);
     let shown = view.shown(world);
     let lines: Vec<Line> = shown
         .iter()
         .map(|variant| Line {
             colour: view.colour(variant.policy),
-            bold: champion.is_some_and(|c| std::ptr::eq(c, *variant)),
+            bold: is_best(&view.variants, variant),
             points: windows(view.typical(variant)),
         })
         .collect();

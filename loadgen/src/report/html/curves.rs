@@ -3,7 +3,7 @@
 use minijinja::{Error, Value};
 use serde::Serialize;
 
-use super::super::best::best;
+use super::super::best::is_best;
 use super::super::format::{duration_ms, trimmed};
 use super::super::stats::quantile;
 use super::super::summary::ttft_ns;
@@ -57,10 +57,9 @@ fn figure(view: &View<'_>, world: World) -> Option<Figure> {
     let high = shown.iter().map(|(_, v)| v[v.len() - 1]).reduce(f64::max)?.max(low + 1e-3);
     let logarithmic = high > low.max(1e-3) * DECADES;
     let floor = if logarithmic { low.max(1e-3) } else { 0.0 };
-    let champion = best(&view.variants, world).map(|place| &view.variants[place]);
     let line = |(variant, values): &(&Variant<'_>, Vec<f64>)| Line {
         colour: view.colour(variant.policy),
-        bold: champion.is_some_and(|c| std::ptr::eq(c, *variant)),
+        bold: is_best(&view.variants, variant),
         points: distribution(values).into_iter().map(|(x, y)| (x.max(floor), y)).collect(),
     };
     let title = format!("TTFT, {}", world.label());

@@ -48,8 +48,8 @@ pub(super) fn render(experiment: &Experiment) -> Result<String, Error> {
             sections.push(Section { id, title, body });
         }
     };
-    add("policies", "Policies compared", policies::section(&view)?);
     add("sweep", "Swept settings", sweep::section(&view)?);
+    add("policies", "Policies compared", policies::section(&view)?);
     add("latency", "Latency", curves::section(&view)?);
     add("cache", "Cache over time and by prefix group", cache::section(&view)?);
     add("load", "Load per worker", load::section(&view)?);

@@ -3,11 +3,11 @@
 use minijinja::{Error, Value};
 use serde::Serialize;
 
-use super::super::best::{baseline_policy, best, best_text, speedup};
+use super::super::best::{baseline_policy, best_text, is_best, speedup};
 use super::super::format::{duration_ms, grouped};
 use super::super::metric::Metric;
 use super::super::stats::Spread;
-use super::super::variant::Variant;
+use super::super::variant::{Variant, contests};
 use super::bars::bars;
 use super::template::fill;
 use super::view::View;
@@ -45,6 +45,10 @@ struct WorldFacts<'a> {
     requests: String,
     headings: Vec<Heading<'a>>,
     rows: Vec<Row>,
+    /// How many there are, with those that have no row.
+    settings: usize,
+    /// Whether rows differ in their work, too.
+    contested: bool,
     lag: Option<String>,
     bars: Vec<Value>,
 }
@@ -61,6 +65,7 @@ struct Row {
     policy: String,
     params: String,
     champion: bool,
+    default: bool,
     cells: Vec<Cell>,
 }
 
@@ -95,13 +100,14 @@ fn world_facts<'a>(view: &View<'a>, world: World) -> Result<WorldFacts<'a>, Erro
     if let Some(policy) = baseline {
         headings.insert(1, Heading { title: "vs.", unit: policy });
     }
-    let champion = best(&view.variants, world).map(|place| &view.variants[place]);
-    let row = |variant: &Variant<'_>| Row {
+    let tabled = view.tabled(world);
+    let row = |variant: &&Variant<'_>| Row {
         colour: view.colour(variant.policy),
         policy: variant.policy.to_owned(),
         params: view.distinction(variant),
-        champion: champion.is_some_and(|c| std::ptr::eq(c, variant)),
-        cells: cells(view, variant, &columns, baseline.is_some()),
+        champion: is_best(&view.variants, variant),
+        default: view.is_default(variant),
+        cells: cells(view, &tabled, variant, &columns, baseline.is_some()),
     };
     let requests = view.of_world(world).map(|v| v.requests_and_failed().0 / v.seeds().max(1) as u64).max();
     Ok(WorldFacts {
@@ -109,7 +115,9 @@ fn world_facts<'a>(view: &View<'a>, world: World) -> Result<WorldFacts<'a>, Erro
         seeds: view.of_world(world).map(Variant::seeds).max().unwrap_or(0),
         requests: grouped(requests.unwrap_or(0) as f64),
         headings,
-        rows: view.of_world(world).map(row).collect(),
+        rows: tabled.iter().map(row).collect(),
+        settings: view.of_world(world).count(),
+        contested: contests(&view.variants, world).len() > 1,
         lag: (world == World::Live).then(|| schedule_lag(view)).flatten(),
         bars: vec![
             bars(view, world, "Input throughput", "tok/s", "input_tok_s")?,
@@ -127,6 +135,7 @@ fn schedule_lag(view: &View<'_>) -> Option<String> {
 
 fn cells(
     view: &View<'_>,
+    rows: &[&Variant<'_>],
     variant: &Variant<'_>,
     columns: &[(&Column, &'static Metric)],
     compared: bool,
@@ -136,7 +145,7 @@ fn cells(
         .map(|(_, metric)| {
             let spread = variant.spread(metric);
             let text = spread.map_or("–".to_owned(), |s| metric.cell(s.median));
-            let best = best_text(&view.variants, variant.world, metric);
+            let best = best_text(rows, variant, metric);
             let range = spread.map_or(String::new(), |s| range(s, metric));
             let bad = metric.name == "failed" && spread.is_some_and(|s| s.max > 0.0);
             Cell { best: best.is_some_and(|best| best == text), text, range, bad }

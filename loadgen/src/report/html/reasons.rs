@@ -41,7 +41,7 @@ struct Part {
     /// Per mille of the bar.
     start: u32,
     width: u32,
-    /// From 0, the most frequent, on: fainter and fainter.
+    /// From 0, the most frequent reason of the policy, on: fainter and fainter.
     rank: usize,
 }
 
@@ -57,7 +57,7 @@ struct Failure {
 pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
     let world = |world| WorldFacts {
         world: crate::run::World::label(world),
-        rows: view.of_world(world).map(|v| row(view, v)).filter(|r| !r.parts.is_empty()).collect(),
+        rows: view.tabled(world).into_iter().map(|v| row(view, v)).filter(|r| !r.parts.is_empty()).collect(),
     };
     let worlds: Vec<WorldFacts> =
         view.worlds().into_iter().map(world).filter(|world| !world.rows.is_empty()).collect();
@@ -69,22 +69,43 @@ pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
 }
 
 fn row(view: &View<'_>, variant: &Variant<'_>) -> Row {
-    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for record in runs(view, variant).flat_map(|run| &run.records).filter(|r| !r.reason.is_empty()) {
-        *counts.entry(&record.reason).or_insert(0) += 1;
-    }
+    let counts = reasons(runs(view, variant));
     let total: u64 = counts.values().sum();
     let mut before = 0;
-    let part = |(rank, (reason, count)): (usize, (&str, u64))| {
+    let mut parts = Vec::new();
+    for (rank, reason) in ranking(view, variant.policy).into_iter().enumerate() {
+        let Some(count) = counts.get(reason) else { continue };
         let start = (before * 1000 / total.max(1)) as u32;
         before += count;
         let end = (before * 1000 / total.max(1)) as u32;
-        let share = format!("{} %", trimmed(count as f64 / total.max(1) as f64 * 100.0, 1));
-        let count = grouped(count as f64);
-        Part { reason: reason.to_owned(), count, share, start, width: end - start, rank: rank.min(5) }
-    };
-    let parts = by_count(counts).into_iter().enumerate().map(part).collect();
+        let share = format!("{} %", trimmed(*count as f64 / total.max(1) as f64 * 100.0, 1));
+        let count = grouped(*count as f64);
+        parts.push(Part {
+            reason: reason.to_owned(),
+            count,
+            share,
+            start,
+            width: end - start,
+            rank: rank.min(5),
+        });
+    }
     Row { name: view.label(variant), colour: view.colour(variant.policy), parts }
+}
+
+/// The reasons of a policy over all its settings and worlds, most frequent first: one order, and so one shade for each
+/// reason wherever it stands.
+fn ranking<'v>(view: &'v View<'_>, policy: &str) -> Vec<&'v str> {
+    let mine = view.experiment.runs().iter().filter(|run| run.policy == policy);
+    by_count(reasons(mine)).into_iter().map(|(reason, _)| reason).collect()
+}
+
+/// How often each reason was given.
+fn reasons<'v>(runs: impl Iterator<Item = &'v Run>) -> BTreeMap<&'v str, u64> {
+    let mut counts = BTreeMap::new();
+    for record in runs.flat_map(|run| &run.records).filter(|r| !r.reason.is_empty()) {
+        *counts.entry(record.reason.as_str()).or_insert(0) += 1;
+    }
+    counts
 }
 
 fn failures(view: &View<'_>, variant: &Variant<'_>) -> Vec<Failure> {

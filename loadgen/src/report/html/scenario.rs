@@ -11,12 +11,18 @@ use super::view::View;
 struct Facts<'a> {
     description: &'a str,
     facts: &'a [(String, String)],
+    overrides: &'a [String],
     source: &'a str,
 }
 
 pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
     let about = view.experiment.about();
-    let facts = Facts { description: &about.description, facts: &about.facts, source: &about.source };
+    let facts = Facts {
+        description: &about.description,
+        facts: &about.facts,
+        overrides: &about.overrides,
+        source: &about.source,
+    };
     fill("scenario.html", include_str!("../templates/scenario.html"), facts).map(Some)
 }
 

@@ -3,6 +3,7 @@
 use minijinja::{Error, Value};
 use serde::Serialize;
 
+use super::super::best::is_best;
 use super::super::metric::{Better, Metric};
 use super::super::variant::{Variant, plain, short, varying};
 use super::template::fill;
@@ -43,7 +44,12 @@ struct Table {
 
 #[derive(Serialize)]
 struct Row {
-    heading: String,
+    /// The values of the first keys.
+    headings: Vec<String>,
+    /// The best of those with the same work.
+    best: bool,
+    /// The policy's own defaults.
+    default: bool,
     cells: Vec<Shade>,
 }
 
@@ -57,9 +63,8 @@ struct Shade {
 pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
     let mut sweeps = Vec::new();
     for world in view.worlds() {
-        for representative in view.shown(world) {
-            sweeps.extend(sweep(view, world, representative.policy));
-        }
+        let policies: Vec<&str> = view.shown(world).iter().map(|variant| variant.policy).collect();
+        sweeps.extend(policies.into_iter().filter_map(|policy| sweep(view, world, policy)));
     }
     if sweeps.is_empty() {
         return Ok(None);
@@ -88,12 +93,14 @@ fn matrix(mine: &[&Variant<'_>], shown: &Shown, down: &str, across: &str) -> Opt
     };
     let span = Span::of(mine.iter().filter_map(|v| Some(v.spread(metric)?.median)), metric);
     let row = |heading: &String| Row {
-        heading: heading.clone(),
+        headings: vec![heading.clone()],
+        best: false,
+        default: false,
         cells: columns.iter().map(|column| span.shade(figure(heading, column), metric)).collect(),
     };
     Some(Table {
         title: shown.0.to_owned(),
-        corner: vec![format!("{} ↓", short(down)), format!("{} →", short(across))],
+        corner: vec![format!("{} ↓ {} →", short(down), short(across))],
         rows: rows.iter().map(row).collect(),
         columns,
     })
@@ -109,10 +116,9 @@ fn list(view: &View<'_>, mine: &[&Variant<'_>], keys: &[&str]) -> Table {
         })
         .collect();
     let row = |variant: &&Variant<'_>| Row {
-        heading: match keys {
-            [only] => plain(variant.params.get(*only)),
-            _ => view.distinction(variant),
-        },
+        headings: keys.iter().map(|key| plain(variant.params.get(*key))).collect(),
+        best: is_best(&view.variants, variant),
+        default: view.is_default(variant),
         cells: metrics
             .iter()
             .map(|(_, metric, span)| span.shade(variant.spread(metric).map(|s| s.median), metric))

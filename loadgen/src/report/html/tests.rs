@@ -66,6 +66,7 @@ fn made_up(habit: Habit, world: World, seed: u64, requests: u64, params: Params)
         params,
         seed,
         workers: WORKERS as u32,
+        speed: 1.0,
         load: LoadTimeline::from_records(&records, WORKERS as u32, 240),
         records,
         itl_ns: gaps(&[8_000_000, 9_000_000, 30_000_000]),
@@ -102,6 +103,7 @@ fn experiment(requests: u64, swept: bool) -> Experiment {
             .into(),
         source: "schema = 1\nname = \"multi_prefix\"  # <b>bold</b> & \"quoted\"\n\n[fleet]\nworkers = 8\n"
             .into(),
+        overrides: Vec::new(),
         facts: [
             ("Workload", "64 prefixes × 16 prompts, 2,135 + 136 tokens in, 256 out"),
             ("Arrival", "burst over 1.5 s"),
@@ -182,7 +184,7 @@ fn every_section_is_there_and_the_verdict_speaks() {
 #[test]
 fn a_policy_table_has_a_row_per_variant_and_marks_the_best() {
     let page = page();
-    let table = page.split("<table").nth(1).unwrap();
+    let table = page.split("<section id=\"policies\">").nth(1).unwrap().split("<table").nth(1).unwrap();
     let table = table.split("</table>").next().unwrap();
     assert_eq!(table.matches("<tr").count(), 1 + 4 + 4, "heading, four policies, four settings");
     assert_eq!(table.matches("<tr class=\"champion\">").count(), 1);
@@ -245,6 +247,7 @@ fn nothing_and_failures_only_still_make_a_page() {
     for policy in ["round_robin", "random"] {
         let runs = vec![run.clone(), Run { policy: policy.into(), ..run.clone() }];
         let page = render(&Experiment::new(About::default(), runs, None, &[], Value::Null)).unwrap();
+        assert!(page.contains("verdict bad") && page.contains("Every request failed"), "{policy}");
         assert!(
             page.contains("connection refused") && !page.contains("NaN") && !page.contains("inf"),
             "{policy}"
@@ -252,12 +255,74 @@ fn nothing_and_failures_only_still_make_a_page() {
     }
 }
 
-/// Writes a made-up report to the folder named in `REPORT_SAMPLE` and prints its table.
 #[test]
-#[ignore = "for a person: writes a sample report to look at"]
-fn a_sample_to_look_at() {
-    let dir = std::env::var_os("REPORT_SAMPLE").expect("REPORT_SAMPLE names a folder");
-    let experiment = experiment(1024, true);
-    crate::report::write(std::path::Path::new(&dir), &experiment).unwrap();
-    println!("{}", crate::report::table(&experiment, crate::report::Glyphs::Unicode));
+fn a_sweep_of_one_policy_is_compared_with_its_middle_and_listed_by_column() {
+    let mut runs = Vec::new();
+    for slow in 0..9 {
+        let mut params = Params::new();
+        for (key, value) in
+            [("balance_abs_threshold", slow % 3), ("cache_threshold", slow), ("max_tree_size", slow)]
+        {
+            params.insert(key.into(), json!(value));
+        }
+        runs.push(made_up(Habit { slow: 20 - slow, ..HABITS[4] }, World::Virtual, 1, 512, params));
+    }
+    let page = render(&Experiment::new(About::default(), runs, None, &[], Value::Null)).unwrap();
+    assert!(page.contains("of the median of the 9 settings ("), "not its own neighbour");
+    let sweep = page.split("<section id=\"sweep\">").nth(1).unwrap().split("</section>").next().unwrap();
+    assert!(page.find("id=\"sweep\"").unwrap() < page.find("id=\"policies\"").unwrap());
+    assert_eq!(sweep.matches("<th scope=\"row\"").count(), 9 * 3);
+    assert!(!sweep.contains("cache_threshold="), "{sweep}");
+    assert_eq!(sweep.matches(">best</span>").count(), 1);
+    let policies =
+        page.split("<section id=\"policies\">").nth(1).unwrap().split("</section>").next().unwrap();
+    assert_eq!(policies.matches("<th scope=\"row\"").count(), 4, "the few best");
+    assert!(policies.contains("Of 9 settings"));
+}
+
+#[test]
+fn one_reason_keeps_one_shade() {
+    let mut runs = Vec::new();
+    for (threshold, common) in [(1, "hit"), (2, "miss")] {
+        let habit = |seq: u64| {
+            if seq.is_multiple_of(4) { ["hit", "miss"][usize::from(common == "hit")] } else { common }
+        };
+        let records =
+            (0..100 * threshold).map(|seq| record(seq).reason(habit(seq)).worker(0).build()).collect();
+        let mut run = crate::report::fixture::run("cache_aware", records);
+        run.params.insert("max_tree_size".into(), json!(threshold));
+        runs.push(run);
+    }
+    let page = render(&Experiment::new(About::default(), runs, None, &[], Value::Null)).unwrap();
+    let shade = |text: &str| {
+        let ends: Vec<&str> = page.split(&format!("</svg>{text} <b>")).collect();
+        let shades = ends[..ends.len() - 1].iter().map(|before| {
+            let rect = before.rsplit("<rect class=\"").next().unwrap();
+            rect.split('"').next().unwrap().to_owned()
+        });
+        shades.collect::<Vec<_>>()
+    };
+    assert_eq!(shade("miss"), ["f0 r0", "f0 r0"], "175 of 300");
+    assert_eq!(shade("hit"), ["f0 r1", "f0 r1"]);
+}
+
+#[test]
+fn void_runs_make_the_banner_red_and_come_first() {
+    let mut runs = experiment(256, false).runs().to_vec();
+    for run in runs.iter_mut().filter(|run| run.world == World::Live && run.policy == "random") {
+        run.records.iter_mut().for_each(|r| r.sent_ns = r.intended_ns + 400_000_000);
+    }
+    let page = render(&Experiment::new(About::default(), runs, None, &[], Value::Null)).unwrap();
+    assert!(page.contains("verdict bad") && page.contains("A run is invalid: the load generator"));
+    let (invalid, best) =
+        (page.find("<strong>INVALID</strong> live random").unwrap(), page.find("is best:").unwrap());
+    assert!(invalid < best);
+}
+
+#[test]
+fn what_the_command_line_changed_is_told() {
+    let about = About { overrides: vec!["--set fleet.workers=4".into()], ..About::default() };
+    let page = render(&Experiment::new(about, vec![], None, &[], Value::Null)).unwrap();
+    assert!(page.contains("<code>--set fleet.workers=4</code>"));
+    assert!(!render(&experiment(64, false)).unwrap().contains("Changed on the command line"));
 }

@@ -4,18 +4,23 @@ use minijinja::{Error, Value};
 use serde::Serialize;
 
 use super::super::assertion::{AssertOutcome, Verdict};
-use super::super::best::{RULE, baseline, best, best_among};
+use super::super::best::{RULE, baseline_policy, best, best_among};
 use super::super::format::{figure, grouped, trimmed};
-use super::super::variant::Variant;
+use super::super::stats::Spread;
+use super::super::variant::{Variant, contests};
 use super::template::fill;
 use super::view::View;
 use crate::run::World;
+
+/// Most amounts of work whose best policy is named.
+const MOST_FINDINGS: usize = 6;
 
 #[derive(Serialize)]
 struct Banner<'a> {
     state: &'static str,
     mark: &'static str,
     headline: String,
+    invalid: &'a [String],
     findings: Vec<Finding>,
     failures: String,
     outcomes: Vec<Claim<'a>>,
@@ -39,12 +44,13 @@ struct Claim<'a> {
 
 pub(super) fn section(view: &View<'_>) -> Result<Value, Error> {
     let outcomes = view.experiment.outcomes();
-    let findings: Vec<Finding> = view.worlds().into_iter().filter_map(|world| finding(view, world)).collect();
-    let (state, mark, headline) = headline(outcomes);
+    let findings: Vec<Finding> = view.worlds().into_iter().flat_map(|world| findings(view, world)).collect();
+    let (state, mark, headline) = headline(view);
     let banner = Banner {
         state,
         mark,
         headline,
+        invalid: view.experiment.invalid(),
         rule: findings.iter().any(|f| !f.policy.is_empty()).then_some(RULE),
         findings,
         failures: failures(view),
@@ -53,7 +59,19 @@ pub(super) fn section(view: &View<'_>) -> Result<Value, Error> {
     fill("verdict.html", include_str!("../templates/verdict.html"), banner)
 }
 
-fn headline(outcomes: &[AssertOutcome]) -> (&'static str, &'static str, String) {
+fn headline(view: &View<'_>) -> (&'static str, &'static str, String) {
+    let outcomes = view.experiment.outcomes();
+    match view.experiment.invalid().len() {
+        0 => {}
+        1 => return ("bad", "✗", "A run is invalid: the load generator was the bottleneck".to_owned()),
+        runs => {
+            return ("bad", "✗", format!("{runs} runs are invalid: the load generator was the bottleneck"));
+        }
+    }
+    let (requests, failed) = totals(view);
+    if requests > 0 && failed == requests {
+        return ("bad", "✗", "Every request failed".to_owned());
+    }
     let count = |verdict| outcomes.iter().filter(|o| o.verdict == verdict).count();
     let (held, failed) = (count(Verdict::Held), count(Verdict::Failed));
     match (held, failed) {
@@ -76,35 +94,72 @@ fn claim(outcome: &AssertOutcome) -> Claim<'_> {
     Claim { state, word, claim: &outcome.claim, finding: &outcome.finding }
 }
 
-/// Which policy is best in a world, and by how much.
-fn finding(view: &View<'_>, world: World) -> Option<Finding> {
-    let variants = &view.variants;
-    let Some(place) = best(variants, world) else {
-        let only = view.of_world(world).next()?;
-        let text = match view.of_world(world).count() {
-            1 => format!("only {} was run, so there is nothing to compare.", view.label(only)),
-            _ => "no request succeeded.".to_owned(),
-        };
-        return Some(Finding { world: world.label(), policy: String::new(), text });
-    };
-    let champion = &variants[place];
-    let against = baseline(variants, champion).filter(|v| v.policy != champion.policy);
-    let others = || (0..variants.len()).filter(|p| variants[*p].world == world && *p != place).collect();
-    let text = match against {
-        Some(reference) => comparison(view, champion, reference, ""),
-        None => comparison(view, champion, &variants[best_among(variants, others())?], ", the runner-up"),
-    };
-    Some(Finding { world: world.label(), policy: view.label(champion), text })
+/// Which policy is best in a world, and by how much; once for every amount of work, as far as they can be read.
+fn findings(view: &View<'_>, world: World) -> Vec<Finding> {
+    let contests = contests(&view.variants, world);
+    contests.into_iter().take(MOST_FINDINGS).map(|contest| finding(view, &contest)).collect()
 }
 
-fn comparison(view: &View<'_>, champion: &Variant<'_>, reference: &Variant<'_>, role: &str) -> String {
+fn finding(view: &View<'_>, contest: &[usize]) -> Finding {
+    let variants = &view.variants;
+    let first = &variants[contest[0]];
+    let world = first.world.label();
+    let Some(place) = best(variants, first) else {
+        let text = match contest.len() {
+            1 => format!("only {} was run, so there is nothing to compare.", view.label(first)),
+            _ => "no request succeeded.".to_owned(),
+        };
+        return Finding { world, policy: String::new(), text };
+    };
+    let champion = &variants[place];
+    Finding {
+        world,
+        policy: view.label(champion),
+        text: comparison(champion, &reference(view, contest, champion)),
+    }
+}
+
+/// What the best is compared with: one variant, or the middle of several.
+struct Reference<'v> {
+    name: String,
+    variants: Vec<&'v Variant<'v>>,
+}
+
+impl Reference<'_> {
+    fn median(&self, metric: &str) -> Option<f64> {
+        Some(Spread::of(self.variants.iter().filter_map(|variant| variant.median(metric)))?.median)
+    }
+}
+
+/// The best setting of the first policy; when that policy is best, of the best other one; and where a single policy ran,
+/// the middle of its settings, for a neighbour in the sweep would tell nothing.
+fn reference<'v>(view: &'v View<'_>, contest: &[usize], champion: &Variant<'_>) -> Reference<'v> {
+    let variants = &view.variants;
+    let others = contest.iter().copied().filter(|place| variants[*place].policy != champion.policy);
+    let baseline = baseline_policy(variants, champion.world);
+    let of_baseline = others.clone().filter(|place| baseline == Some(variants[*place].policy));
+    let first = best_among(variants, of_baseline.collect());
+    match first.or_else(|| best_among(variants, others.collect())) {
+        Some(place) => {
+            let role = if first.is_some() { "" } else { ", the runner-up" };
+            let name = format!("{}{role}", view.label(&variants[place]));
+            Reference { name, variants: vec![&variants[place]] }
+        }
+        None => {
+            let name = format!("the median of the {} settings", contest.len());
+            Reference { name, variants: contest.iter().map(|place| &variants[*place]).collect() }
+        }
+    }
+}
+
+fn comparison(champion: &Variant<'_>, reference: &Reference<'_>) -> String {
     let pair = |name: &str| Some((champion.median(name)?, reference.median(name)?));
     let mut parts = Vec::new();
     if let Some((ours, theirs)) = pair("input_tok_s").filter(|p| p.1 > 0.0) {
         parts.push(format!(
-            "{:.2}× the input throughput of {}{role} ({} against {} tok/s)",
+            "{:.2}× the input throughput of {} ({} against {} tok/s)",
             ours / theirs,
-            view.label(reference),
+            reference.name,
             grouped(ours),
             grouped(theirs)
         ));
@@ -123,9 +178,14 @@ fn comparison(view: &View<'_>, champion: &Variant<'_>, reference: &Variant<'_>, 
     format!("{}.", parts.join("; "))
 }
 
-fn failures(view: &View<'_>) -> String {
+/// Requests and failures of all runs.
+fn totals(view: &View<'_>) -> (u64, u64) {
     let totals = view.variants.iter().map(Variant::requests_and_failed);
-    let (requests, failed) = totals.fold((0, 0), |(r, f), (a, b)| (r + a, f + b));
+    totals.fold((0, 0), |(r, f), (a, b)| (r + a, f + b))
+}
+
+fn failures(view: &View<'_>) -> String {
+    let (requests, failed) = totals(view);
     match (requests, failed) {
         (0, _) => "No request was made.".to_owned(),
         (_, 0) => format!("All {} requests succeeded.", grouped(requests as f64)),

@@ -1,11 +1,13 @@
 //! The experiment as every section of the page looks at it: variants, their names and colours, and which of them the
 //! charts show.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
-use super::super::best::best_among;
+use super::super::best::leaders;
 use super::super::experiment::Experiment;
-use super::super::variant::{Variant, distinction, label, worlds};
+use super::super::variant::{Variant, contests, distinction, is_default, label, work, worlds};
 use crate::run::{Run, World};
 
 /// Distinct in hue and lightness for readers with any colour vision (after Okabe and Ito, adjusted for contrast):
@@ -20,6 +22,9 @@ const PALETTE: [(&str, &str); 8] = [
     ("#3a8fc4", "#a6d8f5"),
     ("#4a4a4a", "#d8d8d8"),
 ];
+
+/// How many settings of a swept policy have rows of their own in tables of policies.
+const FEW: usize = 4;
 
 /// Classes `s0 …` (strokes, dashed from the fifth on) and `f0 …` (fills) in both themes.
 pub(super) fn palette_css() -> String {
@@ -66,25 +71,36 @@ impl<'a> View<'a> {
         self.variants.iter().filter(move |v| v.world == world)
     }
 
-    /// One variant per policy, the best of its settings: more lines than that cannot be told apart.
+    /// One variant per policy, the best of its settings: more lines than that cannot be told apart. Where the work is
+    /// swept too, of the first amount of work: charts of different work do not compare.
     pub(super) fn shown(&self, world: World) -> Vec<&Variant<'a>> {
-        let mut policies: Vec<&str> = Vec::new();
-        for variant in self.of_world(world) {
-            if !policies.contains(&variant.policy) {
-                policies.push(variant.policy);
-            }
-        }
-        let best_of = |policy: &&str| {
-            let places = (0..self.variants.len())
-                .filter(|p| self.variants[*p].world == world && self.variants[*p].policy == *policy);
-            best_among(&self.variants, places.collect()).map(|place| &self.variants[place])
-        };
-        policies.iter().filter_map(best_of).collect()
+        self.leaders(contests(&self.variants, world).into_iter().take(1), 1)
     }
 
-    /// Whether charts leave out some settings of a policy.
-    pub(super) fn settings_left_out(&self, world: World) -> bool {
-        self.shown(world).len() < self.of_world(world).count()
+    /// The variants of a world that have a row in tables: of every policy the few best settings, for every amount of
+    /// work, and the defaults.
+    pub(super) fn tabled(&self, world: World) -> Vec<&Variant<'a>> {
+        self.leaders(contests(&self.variants, world).into_iter(), FEW)
+    }
+
+    /// The `count` best settings of every policy in each contest, and of more than one the defaults too; in the
+    /// scenario's order, by policy.
+    fn leaders(&self, contests: impl Iterator<Item = Vec<usize>>, count: usize) -> Vec<&Variant<'a>> {
+        let mut kept = BTreeSet::new();
+        for contest in contests {
+            let policies: BTreeSet<&str> = contest.iter().map(|place| self.variants[*place].policy).collect();
+            for policy in policies {
+                let mine: Vec<usize> =
+                    contest.iter().copied().filter(|p| self.variants[*p].policy == policy).collect();
+                kept.extend(leaders(&self.variants, mine.clone(), count));
+                kept.extend(mine.into_iter().filter(|p| count > 1 && self.is_default(&self.variants[*p])));
+            }
+        }
+        kept.into_iter().map(|place| &self.variants[place]).collect()
+    }
+
+    pub(super) fn is_default(&self, variant: &Variant<'_>) -> bool {
+        is_default(&self.variants, variant)
     }
 
     pub(super) fn label(&self, variant: &Variant<'_>) -> String {
@@ -121,7 +137,15 @@ impl<'a> View<'a> {
         if self.of_world(world).any(|v| v.seeds() > 1) {
             words.push("Drawn from the run of the median seed by throughput.");
         }
-        if self.settings_left_out(world) {
+        let contests = contests(&self.variants, world);
+        let work = contests
+            .first()
+            .map_or(String::new(), |contest| work(&self.variants, &self.variants[contest[0]]));
+        let drawn = format!("Of the swept workloads and fleets only the first is drawn, {work}.");
+        if contests.len() > 1 {
+            words.push(&drawn);
+        }
+        if contests.first().is_some_and(|contest| contest.len() > self.shown(world).len()) {
             words.push("Of each policy's swept settings the best is drawn.");
         }
         words.join(" ")

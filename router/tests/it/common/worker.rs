@@ -15,6 +15,12 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).expect("an option");
+        let reader = Reader::new(stream.try_clone().expect("a second handle"));
+        Self { stream, reader }
+    }
+
     pub(crate) fn write(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
@@ -49,9 +55,33 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Answers each request by `serve`; the connection is kept while that gives true.
+    /// Answers each request by `serve`; the connection is kept while that gives true. Health probes are none of its
+    /// business: they are answered well, and not seen.
     pub(crate) fn start(serve: impl Fn(&mut Conn, &Message) -> bool + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Self::start_at("127.0.0.1:0", serve)
+    }
+
+    /// The same at this address.
+    pub(crate) fn start_at(
+        address: &str,
+        serve: impl Fn(&mut Conn, &Message) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self::probed_at(address, move |conn, request| {
+            if request.first.starts_with("GET /health ") {
+                conn.answer("200 OK", "", b"");
+                return true;
+            }
+            serve(conn, request)
+        })
+    }
+
+    /// Answers each request by `serve`, health probes too.
+    pub(crate) fn probed(serve: impl Fn(&mut Conn, &Message) -> bool + Send + Sync + 'static) -> Self {
+        Self::probed_at("127.0.0.1:0", serve)
+    }
+
+    fn probed_at(address: &str, serve: impl Fn(&mut Conn, &Message) -> bool + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(address).expect("a free port");
         let address = listener.local_addr().expect("an address").to_string();
         let worker = Self { address, seen: Arc::default(), connections: Arc::default() };
         let (seen, connections) = (Arc::clone(&worker.seen), Arc::clone(&worker.connections));
@@ -78,9 +108,10 @@ impl Worker {
         format!("http://{}", self.address)
     }
 
-    /// The requests so far.
+    /// The requests so far, without health probes.
     pub(crate) fn seen(&self) -> Vec<Message> {
-        self.seen.lock().expect("not poisoned").clone()
+        let all = self.seen.lock().expect("not poisoned");
+        all.iter().filter(|request| !request.first.starts_with("GET /health ")).cloned().collect()
     }
 
     /// How many requests so far begin so: a method, or method and path.
@@ -109,9 +140,7 @@ fn connection(
     seen: &Mutex<Vec<Message>>,
     serve: &(dyn Fn(&mut Conn, &Message) -> bool + Send + Sync),
 ) {
-    stream.set_nodelay(true).expect("an option");
-    let reader = Reader::new(stream.try_clone().expect("a second handle"));
-    let mut conn = Conn { stream, reader };
+    let mut conn = Conn::new(stream);
     while let Ok(Some(request)) = conn.reader.message() {
         seen.lock().expect("not poisoned").push(request.clone());
         if !serve(&mut conn, &request) {

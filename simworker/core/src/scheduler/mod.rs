@@ -53,7 +53,7 @@ pub(crate) struct Scheduler {
     /// The request whose prompt is prefilled in parts, between two of them.
     chunked: Option<Admitted>,
     running: RunningBatch,
-    /// The results of the last step, while nobody has been told of them.
+    /// The results of the last step, between its end and the choice of the next one.
     hidden: Option<Hidden>,
     /// Admission found no room; it is not tried again until a running request leaves.
     full: bool,
@@ -98,22 +98,26 @@ impl Scheduler {
     }
 
     pub(crate) fn enqueue(&mut self, request: Request) {
-        self.waiting.push(request);
+        if self.config.overlap {
+            self.waiting.hold_back(request);
+        } else {
+            self.waiting.push(request);
+        }
     }
 
     /// Decides what the next step is. None when there is nothing to do.
+    ///
+    /// With the overlap schedule SGLang does this while the former step still runs, then waits for the results of
+    /// that step, then looks for arrivals (`event_loop_overlap` in `scheduler.py`). So the choice is made without
+    /// either, and only where it finds nothing to do it is made again.
     pub(crate) fn pass(&mut self, at_ns: u64, events: &mut Vec<Event>) -> Option<Launch> {
         self.passes += 1;
         self.refresh();
-        if let Some(launch) = self.launch(at_ns, events) {
+        let ahead = self.launch(at_ns, events);
+        self.reveal(at_ns, events);
+        self.waiting.receive();
+        if let Some(launch) = ahead.or_else(|| self.launch(at_ns, events)) {
             return Some(launch);
-        }
-        if self.hidden.is_some() {
-            // There is no next step to wait for; and what has ended makes room.
-            self.reveal(at_ns, events);
-            if let Some(launch) = self.launch(at_ns, events) {
-                return Some(launch);
-            }
         }
         debug_assert!(self.waiting.is_empty(), "with nothing running, the first in the queue fits");
         self.ratio.reset(self.running.launched());
@@ -151,7 +155,7 @@ impl Scheduler {
 
     /// How many steps from the decode step in progress on bring nothing but one more token for each.
     pub(crate) fn quiet_steps(&self) -> u64 {
-        if self.may_admit() || self.hidden.as_ref().is_some_and(Hidden::is_news) {
+        if self.may_admit() || self.waiting.has_arrivals() {
             return 1;
         }
         self.running.quiet_steps(self.running.free(&self.cache) + self.cache.evictable())
@@ -273,7 +277,7 @@ impl Scheduler {
         self.running.len() + self.hidden.as_ref().map_or(0, Hidden::leaving)
     }
 
-    /// The running requests of which a token is known, and how many of their tokens are.
+    /// The requests that decode, or whose end is not known, with at least one token known: how many are.
     pub(crate) fn outputs(&self) -> impl Iterator<Item = (RequestId, u32)> {
         let len = self.running.len();
         // Of these and all after them, the newest token is hidden.
@@ -283,6 +287,7 @@ impl Scheduler {
             Some(hidden) => len - hidden.joined(),
         };
         let known = move |(at, (id, made))| (id, made - u32::from(at >= hidden_from));
-        self.running.outputs().enumerate().map(known).filter(|(_, made)| *made > 0)
+        let leaving = self.hidden.iter().flat_map(Hidden::leaving_outputs);
+        self.running.outputs().enumerate().map(known).chain(leaving).filter(|(_, made)| *made > 0)
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! A result has two halves. What has been *computed* shapes the next step: a request whose prompt is complete
 //! decodes, one that has all its tokens does not. What has become *known* is told to clients, shared in the cache
-//! and makes room. Usually both come together; with the overlap schedule the next step is launched in between, and
-//! the second half is [`Hidden`] until that step ends.
+//! and makes room. Usually both come together; with the overlap schedule the next step is chosen in between, without
+//! the second half, which is [`Hidden`] from it.
 
 use super::Scheduler;
 use super::admission::PrefillBatch;
 use super::admitted::Admitted;
 use super::meters::Meters;
 use crate::cache::KvCache;
-use crate::request::Event;
+use crate::request::{Event, RequestId};
 use crate::time::Ticks;
 
 /// The results of a step that nobody has been told of.
@@ -34,14 +34,6 @@ pub(crate) enum Fate {
 }
 
 impl Hidden {
-    /// Whether it is more than a token for every running request.
-    pub(crate) fn is_news(&self) -> bool {
-        match self {
-            Self::Prefill(_) => true,
-            Self::Decode(ended) => !ended.is_empty(),
-        }
-    }
-
     /// Requests that have joined the running batch with a token that is not known.
     pub(crate) fn joined(&self) -> usize {
         match self {
@@ -66,6 +58,20 @@ impl Hidden {
         }
     }
 
+    /// The requests whose end is not known, and how many tokens of each are.
+    pub(crate) fn leaving_outputs(&self) -> impl Iterator<Item = (RequestId, u32)> {
+        let (fates, ended) = match self {
+            Self::Prefill(fates) => (fates.as_slice(), &[][..]),
+            Self::Decode(ended) => (&[][..], ended.as_slice()),
+        };
+        let of_prefill = fates.iter().filter_map(|fate| match fate {
+            Fate::Joined => None,
+            Fate::Ended(Admitted { request, .. }) => Some((request.id, request.produced - 1)),
+            Fate::Cut(Admitted { request, .. }) => Some((request.id, request.produced)),
+        });
+        of_prefill.chain(ended.iter().map(|ended| (ended.request.id, ended.request.produced - 1)))
+    }
+
     pub(crate) fn leaving_mut(&mut self) -> impl Iterator<Item = &mut Admitted> {
         let (fates, ended) = match self {
             Self::Prefill(fates) => (fates.as_mut_slice(), &mut [][..]),
@@ -84,7 +90,6 @@ impl Hidden {
 impl Scheduler {
     /// The prefill step in progress, which took `span`, has ended.
     pub(crate) fn prefill_done(&mut self, at_ns: u64, span: Ticks, events: &mut Vec<Event>) {
-        self.reveal(at_ns, events);
         let Some(batch) = self.prefill.take() else { return };
         self.meters.prefill(batch.work().new_tokens(), batch.cached(), span);
         let landed = self.land_prefill(batch);
@@ -117,7 +122,6 @@ impl Scheduler {
 
     /// The decode step in progress, which took `span`, has ended.
     pub(crate) fn decode_done(&mut self, at_ns: u64, span: Ticks, events: &mut Vec<Event>) {
-        self.reveal(at_ns, events);
         self.meters.decode(self.running.len() as u64, at_ns, span);
         self.running.land();
         self.hidden = Some(Hidden::Decode(self.running.take_ended(&mut self.cache)));

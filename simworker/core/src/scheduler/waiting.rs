@@ -19,17 +19,33 @@ const IN_BATCH_SHARED: usize = 32;
 #[derive(Debug)]
 pub(crate) struct WaitingQueue {
     queue: VecDeque<Request>,
+    /// Arrivals that the next choice of a batch does not see.
+    arrivals: Vec<Request>,
     schedule: Schedule,
     in_batch: bool,
 }
 
 impl WaitingQueue {
     pub(crate) fn new(schedule: Schedule, in_batch: bool) -> Self {
-        Self { queue: VecDeque::new(), schedule, in_batch }
+        Self { queue: VecDeque::new(), arrivals: Vec::new(), schedule, in_batch }
     }
 
     pub(crate) fn push(&mut self, request: Request) {
         self.queue.push_back(request);
+    }
+
+    /// Takes in a request that has no part in the queue before [`WaitingQueue::receive`].
+    pub(crate) fn hold_back(&mut self, request: Request) {
+        self.arrivals.push(request);
+    }
+
+    /// Lets those that were held back into the queue.
+    pub(crate) fn receive(&mut self) {
+        self.queue.extend(self.arrivals.drain(..));
+    }
+
+    pub(crate) fn has_arrivals(&self) -> bool {
+        !self.arrivals.is_empty()
     }
 
     pub(crate) fn front(&self) -> Option<&Request> {
@@ -41,20 +57,26 @@ impl WaitingQueue {
         if wanted { self.queue.pop_front() } else { None }
     }
 
+    /// All that wait, those included that are held back.
     pub(crate) fn len(&self) -> usize {
-        self.queue.len()
+        self.queue.len() + self.arrivals.len()
     }
 
+    /// Whether there is nobody to choose from.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
+    /// All that wait, those included that are held back.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Request> {
-        self.queue.iter()
+        self.queue.iter().chain(&self.arrivals)
     }
 
     /// Takes out the request of that name.
     pub(crate) fn take(&mut self, id: RequestId) -> Option<Request> {
+        if let Some(at) = self.arrivals.iter().position(|request| request.id == id) {
+            return Some(self.arrivals.remove(at));
+        }
         let at = self.queue.iter().position(|request| request.id == id)?;
         self.queue.remove(at)
     }

@@ -4,7 +4,7 @@ use crate::support::{Script, a100, end, first_ns, play, request, run, submit};
 use proptest::prelude::*;
 use simworker_core::cost::{CostModel, PrefillWork};
 use simworker_core::time::Ticks;
-use simworker_core::{Engine, EngineConfig, Event};
+use simworker_core::{Engine, EngineConfig, Event, Pace, Refusal, RequestId};
 
 fn prefill(cost: &CostModel, parts: &[(u64, u64)]) -> Ticks {
     let mut work = PrefillWork::default();
@@ -163,30 +163,79 @@ fn a_stretch_costs_calls_for_its_ends_only() {
 }
 
 #[test]
-fn with_overlap_results_are_known_one_step_later() {
-    let config = EngineConfig { overlap: true, ..a100() };
-    let cost = config.cost;
-    let events = run(config.clone(), &vec![submit(0, request(1, &[(1, 700)], 4))]);
+fn with_overlap_a_client_gets_each_token_when_it_is_made() {
+    let cost = a100().cost;
     let mut ends = vec![prefill(&cost, &[(700, 0)])];
     for k in 1..4 {
         ends.push(ends[k - 1] + cost.decode(1, 700 + k as u64));
     }
-    assert_eq!(first_ns(&events, 1), ends[1].ns());
-    let steps: Vec<u64> = events.iter().filter_map(step_ns).collect();
-    assert_eq!(steps, [ends[2].ns(), ends[3].ns(), ends[3].ns()], "the last has no next step to wait for");
-    assert_eq!(end(&events, 1).at_ns, ends[3].ns());
+    for max_new in 1..=4 {
+        let mut engine = Engine::new(EngineConfig { overlap: true, pace: Pace::Step, ..a100() }).unwrap();
+        let (mut events, mut seen) = (Vec::new(), Vec::new());
+        engine.submit(0, request(1, &[(1, 700)], max_new), &mut events).unwrap();
+        while let Some(due) = engine.next_deadline() {
+            engine.advance(due, &mut events);
+            seen.extend(engine.running().map(|(_, tokens)| (due, tokens)));
+        }
+        let last = max_new as usize - 1;
+        let expected: Vec<_> = ends[..last].iter().map(|end| end.ns()).zip(1..).collect();
+        assert_eq!(seen, expected, "every token but the last is seen by itself");
+        assert_eq!(first_ns(&events, 1), ends[0].ns());
+        let steps: Vec<u64> = events.iter().filter_map(step_ns).collect();
+        assert_eq!(steps, ends[1..=last].iter().map(|end| end.ns()).collect::<Vec<_>>());
+        assert_eq!(end(&events, 1).at_ns, ends[last].ns());
+    }
+}
 
-    // A prefix computed by one batch is not there for the next, which is launched before that is known.
-    let script = vec![
-        submit(0, request(1, &[(1, 5000)], 1)),
-        submit(1, request(2, &[(1, 5000)], 1)),
-        submit(2, request(3, &[(2, 5000)], 1)),
-    ];
+#[test]
+fn with_overlap_a_step_is_chosen_before_the_results_of_the_former_one_are_known() {
+    // Each batch takes one prompt. The second is matched before the first is in the cache, the third after.
+    let script: Script = (0..3).map(|id| submit(0, request(id, &[(1, 5000)], 1))).collect();
+    let cached = |overlap| {
+        let events = run(EngineConfig { overlap, max_prefill_tokens: 5000, ..a100() }, &script);
+        [0, 1, 2].map(|id| end(&events, id).cached)
+    };
+    assert_eq!(cached(false), [0, 4999, 4999]);
+    assert_eq!(cached(true), [0, 0, 4999]);
+}
+
+#[test]
+fn with_overlap_an_arrival_waits_for_the_end_of_the_next_step() {
+    let config = EngineConfig { overlap: true, ..a100() };
+    let cost = config.cost;
+    let first = prefill(&cost, &[(500, 0)]);
+    let second = first + cost.decode(1, 501);
+    let third = second + cost.decode(1, 502);
+    // During the step that makes the second token; the next one has been chosen already.
+    let arrival = second.ns() - 10;
+    let script = vec![submit(0, request(1, &[(1, 500)], 50)), submit(arrival, request(2, &[(2, 300)], 2))];
+    let events = run(config.clone(), &script);
+    assert_eq!(end(&events, 2).queue_ns, third.ns() - arrival);
+    assert_eq!(first_ns(&events, 2), (third + prefill(&cost, &[(300, 0)])).ns());
+
+    // With nothing to do but to wait for it, it starts when the result is known; so does one that finds nobody.
+    let script = vec![submit(7, request(1, &[(1, 500)], 1)), submit(9, request(2, &[(2, 300)], 1))];
     let events = run(config, &script);
-    assert_eq!(end(&events, 2).cached, 0);
-    assert!(end(&events, 2).at_ns > end(&events, 1).at_ns);
-    let events = run(a100(), &script);
-    assert_eq!(end(&events, 2).cached, 4999);
+    assert_eq!(end(&events, 1).queue_ns, 0);
+    assert_eq!(
+        first_ns(&events, 2),
+        (Ticks::from_ns(7) + prefill(&cost, &[(500, 0)]) + prefill(&cost, &[(300, 0)])).ns()
+    );
+}
+
+#[test]
+fn with_overlap_an_arrival_that_waits_can_be_aborted_and_counts() {
+    let mut engine = Engine::new(EngineConfig { overlap: true, max_queued: Some(1), ..a100() }).unwrap();
+    let mut events = Vec::new();
+    engine.submit(0, request(1, &[(1, 500)], 50), &mut events).unwrap();
+    engine.advance(0, &mut events);
+    engine.submit(1, request(2, &[(2, 300)], 50), &mut events).unwrap();
+    assert_eq!(engine.loads().waiting, 1);
+    assert_eq!(engine.loads().waiting_uncached_tokens, 300);
+    assert_eq!(engine.submit(1, request(3, &[(3, 1)], 50), &mut events), Err(Refusal::QueueFull));
+    assert!(engine.abort(2, RequestId(2), &mut events));
+    assert_eq!(end(&events, 2).at_ns, 2);
+    assert_eq!(engine.loads().waiting, 0);
 }
 
 fn step_ns(event: &Event) -> Option<u64> {

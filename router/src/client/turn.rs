@@ -1,0 +1,135 @@
+//! What a client's connection is at, and when that ends it.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, Sleep, sleep};
+
+/// The request that a connection is at; one after the other. Shared by the connection and by what it answers with.
+pub(crate) struct Turn {
+    /// How long a request may take.
+    limit: Duration,
+    state: Mutex<State>,
+    /// Whether the client does not take what is written to it.
+    blocked: AtomicBool,
+}
+
+struct State {
+    /// The end of the current request's time; the last one's, when there is none.
+    deadline: Pin<Box<Sleep>>,
+    stage: Stage,
+    /// Whether the time limit ended an answer.
+    expired: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// No worker is concerned: a request is awaited, being received, or answered by the router itself.
+    Own,
+    /// A worker has the request, and the client nothing yet.
+    Waiting,
+    /// A worker's answer is on its way.
+    Answering,
+}
+
+/// Why a connection is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Its client left while a worker had its request.
+    ClientLeft,
+    /// An answer took too long, by the worker's fault or the client's.
+    Expired,
+}
+
+/// Held while a worker is concerned with the request: dropping it is the end of that.
+pub(crate) struct Engaged(Arc<Turn>);
+
+impl Turn {
+    /// A connection whose requests may take this long. Needs a runtime around it.
+    pub(crate) fn new(limit: Duration) -> Arc<Self> {
+        let state = State { deadline: Box::pin(sleep(limit)), stage: Stage::Own, expired: false };
+        Arc::new(Self { limit, state: Mutex::new(state), blocked: AtomicBool::new(false) })
+    }
+
+    /// A request came: its time runs from now.
+    pub(crate) fn begin(&self) {
+        self.state.lock().deadline.as_mut().reset(Instant::now() + self.limit);
+    }
+
+    /// Waits for the end of the current request's time.
+    pub(crate) async fn deadline(&self) {
+        poll_fn(|cx| self.state.lock().deadline.as_mut().poll(cx)).await;
+    }
+
+    /// A worker gets the request.
+    pub(crate) fn engage(self: &Arc<Self>) -> Engaged {
+        self.state.lock().stage = Stage::Waiting;
+        Engaged(Arc::clone(self))
+    }
+
+    /// Notes whether the client takes what is written to it.
+    pub(super) fn set_blocked(&self, blocked: bool) {
+        self.blocked.store(blocked, Ordering::Relaxed);
+    }
+
+    /// Waits until the connection has to be closed; `left` ends when its client leaves. To be polled after whatever
+    /// moves the connection's bytes, by the same task: what that did may be a reason.
+    pub(crate) async fn over(&self, left: impl Future<Output = ()>) -> Ending {
+        let mut left = pin!(left);
+        let mut has_left = false;
+        poll_fn(|cx| {
+            has_left = has_left || left.as_mut().poll(cx).is_ready();
+            self.poll_over(has_left, cx)
+        })
+        .await
+    }
+
+    fn poll_over(&self, has_left: bool, cx: &mut Context<'_>) -> Poll<Ending> {
+        let mut state = self.state.lock();
+        if has_left && state.stage != Stage::Own {
+            return Poll::Ready(Ending::ClientLeft);
+        }
+        // Until an answer begins, whoever waits for it tells the client that the time is up.
+        let unfinished = state.stage == Stage::Answering || self.blocked.load(Ordering::Relaxed);
+        if unfinished && state.deadline.as_mut().poll(cx).is_ready() {
+            state.expired = true;
+            return Poll::Ready(Ending::Expired);
+        }
+        Poll::Pending
+    }
+}
+
+impl Engaged {
+    /// The answer begins.
+    pub(crate) fn answering(&self) {
+        self.0.state.lock().stage = Stage::Answering;
+    }
+
+    /// Whether the time limit ended the answer.
+    pub(crate) fn has_expired(&self) -> bool {
+        self.0.state.lock().expired
+    }
+}
+
+impl Drop for Engaged {
+    fn drop(&mut self) {
+        self.0.state.lock().stage = Stage::Own;
+    }
+}
+
+impl std::fmt::Debug for Turn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Turn").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Engaged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engaged").finish_non_exhaustive()
+    }
+}
