@@ -58,7 +58,7 @@ fn multi_prefix_has_the_documented_defaults() {
 #[test]
 fn the_sweep_holds_the_published_walk_through_and_the_defaults() {
     let cells = shipped("threshold_sweep.toml").cells();
-    assert_eq!(cells.len(), 2 * 2 * 3 * 3);
+    assert_eq!(cells.len(), 4 * 3 * 3 * 3);
     let params = |cell: &Cell| {
         ["cache_threshold", "balance_abs_threshold", "balance_rel_threshold", "max_tree_size"]
             .map(|key| cell.params[key].as_f64().unwrap())

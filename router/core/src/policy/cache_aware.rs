@@ -1,6 +1,6 @@
 //! `cache_aware`: the worker that probably holds the prompt's prefix, unless it has too much to do.
 //!
-//! The gateway's rules (reference, section 3.2) with these differences: a prefix that several workers hold is served by
+//! The rules of SGLang's gateway with these differences: a prefix that several workers hold is served by
 //! the least loaded of them; equal loads are decided by a draw; workers that cannot be chosen neither count in the balance
 //! test nor hide other owners; and the balance test looks by default at the one worker that would be chosen, so that one
 //! overloaded worker does not cost all others their affinity.
