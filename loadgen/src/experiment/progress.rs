@@ -83,7 +83,8 @@ impl Task {
             Shown::Lines(_) => eprintln!("{line}"),
             Shown::Bar(bar, bars) => {
                 bar.finish_and_clear();
-                let _ = bars.println(line);
+                // Written by us and not by the bars, which leave the cursor at the end of their last line.
+                bars.suspend(|| eprintln!("{line}"));
             }
         }
     }
