@@ -93,3 +93,25 @@ impl Args {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::router_args;
+    use crate::run::World;
+
+    #[test]
+    fn the_router_polls_once_per_second_of_the_run_at_any_speed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.toml");
+        let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios/smoke.toml");
+        std::fs::copy(shipped, &path).unwrap();
+        for (speed, interval) in [("1.0", "1"), ("4.0", "0.25")] {
+            let overrides = [("fleet.speed".to_owned(), speed.to_owned())];
+            let scenario = crate::scenario::load(&path, &overrides, None, None, None).unwrap();
+            let cell = scenario.cells().into_iter().find(|cell| cell.world == World::Live).unwrap();
+            let args = router_args(&cell, 1, &[]);
+            let wanted = ["--load-poll-interval-secs", interval];
+            assert!(args.windows(2).any(|pair| pair == wanted), "{args:?}");
+        }
+    }
+}

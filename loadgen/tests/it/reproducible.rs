@@ -30,21 +30,24 @@ fn another_seed_gives_another_run() {
     assert_ne!(runs[0]["ttft_ms"], runs[1]["ttft_ms"]);
 }
 
-/// The figures of a committed run, whatever built this program: debug and release, today and later. A change of behaviour
+/// The figures of committed runs, whatever built this program: debug and release, today and later. A change of behaviour
 /// changes them on purpose; `UPDATE_BASELINES=1 cargo test -p loadgen` then writes them anew, for review.
 #[test]
-fn the_committed_run_is_reproduced_to_the_byte() {
-    let bench = Bench::new();
-    let ended = bench.run(&[&shipped("smoke.toml"), "--mode", "virtual", "--seeds", "1", "--quiet"]);
-    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    let now = std::fs::read_to_string(bench.out().join("summary.json")).unwrap();
-    let path = crate::support::root().join("reports/baselines/smoke.json");
-    if std::env::var_os("UPDATE_BASELINES").is_some() {
-        std::fs::write(&path, &now).unwrap();
+fn committed_runs_are_reproduced_to_the_byte() {
+    for name in ["smoke", "multi_prefix"] {
+        let bench = Bench::new();
+        let scenario = shipped(&format!("{name}.toml"));
+        let ended = bench.run(&[&scenario, "--mode", "virtual", "--seeds", "1", "--quiet"]);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        let now = std::fs::read_to_string(bench.out().join("summary.json")).unwrap();
+        let path = crate::support::root().join(format!("reports/baselines/{name}.json"));
+        if std::env::var_os("UPDATE_BASELINES").is_some() {
+            std::fs::write(&path, &now).unwrap();
+        }
+        let committed = std::fs::read_to_string(&path).unwrap();
+        for (line, (a, b)) in committed.lines().zip(now.lines()).enumerate() {
+            assert_eq!(a, b, "line {} of {}", line + 1, path.display());
+        }
+        assert!(committed == now, "{} has another length", path.display());
     }
-    let committed = std::fs::read_to_string(&path).unwrap();
-    for (line, (a, b)) in committed.lines().zip(now.lines()).enumerate() {
-        assert_eq!(a, b, "line {} of {}", line + 1, path.display());
-    }
-    assert!(committed == now, "{} has another length", path.display());
 }
