@@ -20,7 +20,8 @@ pub fn render<R: AsRef<str>, T: AsRef<str>>(messages: impl IntoIterator<Item = (
     text
 }
 
-fn header(text: &mut String, role: &str) {
+/// Begins a message.
+pub(crate) fn header(text: &mut String, role: &str) {
     text.push_str("\n<|");
     text.push_str(role);
     text.push_str("|>");

@@ -1,13 +1,8 @@
 //! The prompt of a body, in the forms that the endpoints allow.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
-use serde_json::value::RawValue;
-
-use super::scan::{RawMessage, RawPart, Text, read};
-use crate::chat;
+use super::cursor::{Cursor, Value};
 
 /// One prompt, or a batch of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,113 +63,67 @@ impl Prompt<'_> {
     }
 }
 
-/// The rendering of a chat's messages; `None` if one of them is of a form that cannot be rendered.
-pub(super) fn chat<'a>(messages: &'a RawValue) -> Option<Prompt<'a>> {
-    let messages: Vec<RawMessage<'a>> = read(Some(messages))?;
-    if messages.is_empty() {
-        return None;
-    }
-    let parts = messages.iter().map(|m| Some((read::<Text<'a>>(m.role)?.0, content(m.content)?)));
-    let parts: Vec<_> = parts.collect::<Option<_>>()?;
-    Some(Prompt::Text(Cow::Owned(chat::render(parts))))
-}
-
-/// The text of one message: a string, or the text parts of a list joined by blanks. Messages without content
-/// (tool calls) are empty.
-fn content(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
-    let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Some(Cow::Borrowed("")) };
-    if let Some(text) = read::<Text<'_>>(Some(raw)) {
-        return Some(text.0);
-    }
-    let parts: Vec<RawPart<'_>> = read(Some(raw))?;
-    let texts: Vec<_> = parts.iter().filter_map(|part| read::<Text<'_>>(part.text)).map(|t| t.0).collect();
-    Some(Cow::Owned(texts.join(" ")))
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Prompt<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
-        impl<'de> Visitor<'de> for Any {
-            type Value = Prompt<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string, a list of strings, a list of token ids or a list of such lists")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Prompt::Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Prompt::Text(Cow::Owned(text.to_owned())))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
-                batch(seq)
-            }
+impl<'a> Prompt<'a> {
+    /// A string, a list of strings, a list of token ids or a list of such lists. The first element of a list decides
+    /// what it is, and the others must be like it.
+    pub(super) fn of(value: Value<'a>) -> Option<Self> {
+        let list = match value {
+            Value::String(quoted) => return Some(Prompt::Text(quoted.text())),
+            Value::Array(raw) => raw,
+            Value::Object(_) | Value::Scalar(_) => return None,
+        };
+        match Cursor::new(&list[1..]).peek()? {
+            b'"' => texts(list).map(Prompt::Texts),
+            b'[' => id_lists(list).map(Prompt::TokenLists),
+            b'0'..=b'9' => ids(&mut Cursor::new(list), list.len()).map(Prompt::Tokens),
+            _ => None,
         }
-        deserializer.deserialize_any(Any)
     }
-}
 
-/// The first element of a list decides what the list is; the others must be like it.
-fn batch<'de, A: SeqAccess<'de>>(mut seq: A) -> Result<Prompt<'de>, A::Error> {
-    Ok(match seq.next_element::<Element<'de>>()? {
-        Some(Element::Id(id)) => Prompt::Tokens(rest(id, seq)?),
-        Some(Element::Text(text)) => {
-            let texts: Vec<Text<'de>> = rest(Text(text), seq)?;
-            Prompt::Texts(texts.into_iter().map(|text| text.0).collect())
+    /// A query that is scored with each of `others`: it comes first.
+    pub(super) fn before(self, others: Option<Self>) -> Option<Self> {
+        match (self, others) {
+            (Prompt::Text(query), Some(Prompt::Text(item))) => Some(Prompt::Texts(vec![query, item])),
+            (Prompt::Text(query), Some(Prompt::Texts(items))) => Some(Prompt::Texts(prepend(query, items))),
+            (Prompt::Tokens(query), Some(Prompt::TokenLists(items))) => {
+                Some(Prompt::TokenLists(prepend(query, items)))
+            }
+            (query @ (Prompt::Text(_) | Prompt::Tokens(_)), _) => Some(query),
+            _ => None,
         }
-        Some(Element::Ids(ids)) => Prompt::TokenLists(rest(ids, seq)?),
-        None => return Err(A::Error::custom("an empty list is no prompt")),
-    })
-}
-
-fn rest<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(first: T, mut seq: A) -> Result<Vec<T>, A::Error> {
-    let mut all = vec![first];
-    while let Some(next) = seq.next_element()? {
-        all.push(next);
     }
-    Ok(all)
 }
 
-/// The first element of a list of prompts or of token ids.
-enum Element<'a> {
-    Id(u32),
-    Text(Cow<'a, str>),
-    Ids(Vec<u32>),
+fn prepend<T>(first: T, mut rest: Vec<T>) -> Vec<T> {
+    rest.insert(0, first);
+    rest
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Element<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
-        impl<'de> Visitor<'de> for Any {
-            type Value = Element<'de>;
+fn texts(list: &[u8]) -> Option<Vec<Cow<'_, str>>> {
+    let mut texts = Vec::new();
+    Cursor::new(list).elements(|cursor| {
+        texts.push(cursor.value()?.string()?.text());
+        Some(())
+    })?;
+    Some(texts)
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string, a token id or a list of token ids")
-            }
+fn id_lists(list: &[u8]) -> Option<Vec<Vec<u32>>> {
+    let mut lists = Vec::new();
+    Cursor::new(list).elements(|cursor| {
+        lists.push(ids(cursor, 0)?);
+        Some(())
+    })?;
+    Some(lists)
+}
 
-            fn visit_u64<E: Error>(self, id: u64) -> Result<Self::Value, E> {
-                u32::try_from(id).map(Element::Id).map_err(|_| E::custom("a token id has at most 32 bits"))
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Element::Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Element::Text(Cow::Owned(text.to_owned())))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-                let mut ids = Vec::new();
-                while let Some(id) = seq.next_element()? {
-                    ids.push(id);
-                }
-                Ok(Element::Ids(ids))
-            }
-        }
-        deserializer.deserialize_any(Any)
-    }
+/// A list of token ids that is `len` bytes long, as far as that is known.
+fn ids(cursor: &mut Cursor<'_>, len: usize) -> Option<Vec<u32>> {
+    // Ids of large vocabularies mostly have five digits.
+    let mut ids = Vec::with_capacity(len / 6);
+    cursor.elements(|cursor| {
+        ids.push(cursor.token_id()?);
+        Some(())
+    })?;
+    Some(ids)
 }
