@@ -4,6 +4,7 @@
 //! Load is the ledger's matter and belief about caches the index's; a worker is what was configured, and whether it is
 //! healthy. A worker's id is its place in the order of adding. It is never given to another one.
 
+use crate::request::UnknownModel;
 use crate::{ScopeId, WorkerId};
 
 /// What a worker does for a request.
@@ -98,12 +99,7 @@ impl Fleet {
         let id = WorkerId(self.next_id);
         self.next_id += 1;
         let WorkerSpec { url, model, role } = spec;
-        if model.is_some() {
-            let scope = Scope { role, model: model.clone() };
-            if !self.scopes.contains(&scope) {
-                self.scopes.push(scope);
-            }
-        }
+        self.ensure_scope(role, model.as_deref());
         let at = self.workers.len();
         self.workers.push(Worker { id, url, model, role, healthy: true });
         &self.workers[at]
@@ -121,13 +117,33 @@ impl Fleet {
         std::mem::replace(&mut self.workers[at].healthy, healthy) != healthy
     }
 
-    /// The scope of a model's workers of a role. A model that no worker has stated, or none, means all of that role.
-    pub(crate) fn scope(&self, role: Role, model: Option<&str>) -> ScopeId {
+    /// Sets the model; whether that changed it.
+    pub(crate) fn set_model(&mut self, id: WorkerId, model: Option<String>) -> bool {
+        let Some(at) = self.place(id) else { return false };
+        self.ensure_scope(self.workers[at].role, model.as_deref());
+        let worker = &mut self.workers[at];
+        let changed = worker.model != model;
+        worker.model = model;
+        changed
+    }
+
+    /// The scope of a model's workers of a role.
+    pub(crate) fn scope(&self, role: Role, model: Option<&str>) -> Result<ScopeId, UnknownModel> {
         let place = |wanted: Option<&str>| {
             self.scopes.iter().position(|scope| scope.role == role && scope.model.as_deref() == wanted)
         };
-        let at = place(model).or_else(|| place(None)).unwrap_or(0);
-        ScopeId(at as u32)
+        let base = || model.and_then(|name| name.split_once(':')).and_then(|(base, _)| place(Some(base)));
+        let found = place(model).or_else(base);
+        if found.is_none() && self.states_several_models(role) {
+            return Err(UnknownModel);
+        }
+        let at = found.or_else(|| place(None)).unwrap_or(0);
+        Ok(ScopeId(at as u32))
+    }
+
+    /// The model of a scope; `None` if it takes in every one.
+    pub(crate) fn scope_model(&self, scope: ScopeId) -> Option<&str> {
+        self.scopes.get(scope.0 as usize)?.model.as_deref()
     }
 
     /// All workers.
@@ -139,6 +155,27 @@ impl Fleet {
     pub(crate) fn members(&self, scope: ScopeId) -> impl Iterator<Item = &Worker> {
         let scope = self.scopes.get(scope.0 as usize);
         self.workers.iter().filter(move |worker| scope.is_some_and(|scope| scope.covers(worker)))
+    }
+
+    /// Whether every worker of the role says which model it serves, and they do not all serve the same.
+    fn states_several_models(&self, role: Role) -> bool {
+        let mut models =
+            self.workers.iter().filter(|worker| worker.role == role).map(|worker| worker.model.as_ref());
+        let Some(first) = models.next() else { return false };
+        let mut several = false;
+        let all_state_one = first.is_some()
+            && models.all(|model| {
+                several |= model != first;
+                model.is_some()
+            });
+        all_state_one && several
+    }
+
+    fn ensure_scope(&mut self, role: Role, model: Option<&str>) {
+        let Some(model) = model else { return };
+        if !self.scopes.iter().any(|scope| scope.role == role && scope.model.as_deref() == Some(model)) {
+            self.scopes.push(Scope { role, model: Some(model.to_owned()) });
+        }
     }
 
     fn place(&self, id: WorkerId) -> Option<usize> {
@@ -155,7 +192,7 @@ mod tests {
     }
 
     fn ids(fleet: &Fleet, role: Role, model: Option<&str>) -> Vec<u32> {
-        fleet.members(fleet.scope(role, model)).map(|worker| worker.id.0).collect()
+        fleet.members(fleet.scope(role, model).expect("a known model")).map(|worker| worker.id.0).collect()
     }
 
     #[test]
@@ -186,6 +223,54 @@ mod tests {
         assert!(fleet.remove(WorkerId(0)));
         assert!(!fleet.remove(WorkerId(0)));
         assert_eq!(prefill, fleet.scope(Role::Prefill, Some("m")));
+    }
+
+    #[test]
+    fn a_made_up_model_is_refused_only_where_everybody_says_another() {
+        let scope = |models: &[Option<&str>], name: &str| {
+            let mut fleet = Fleet::new();
+            for model in models {
+                fleet.add(spec("a", *model, Role::Regular));
+            }
+            fleet.add(spec("p", Some("q1"), Role::Prefill));
+            fleet.add(spec("p", Some("q2"), Role::Prefill));
+            fleet.scope(Role::Regular, Some(name)).map(|scope| fleet.scope_model(scope).map(str::to_owned))
+        };
+        let all = Ok(None);
+        let found = |name: &str| Ok(Some(name.to_owned()));
+        assert_eq!(scope(&[Some("m1"), Some("m2")], "x"), Err(UnknownModel));
+        assert_eq!(scope(&[Some("m1"), Some("m2"), None], "x"), all, "the last one may serve it");
+        assert_eq!(scope(&[None, Some("m1"), Some("m2")], "x"), all);
+        assert_eq!(scope(&[Some("m1"), Some("m1")], "x"), all, "there is no doubt who is meant");
+        assert_eq!(scope(&[], "x"), all, "other roles have no say");
+        for name in ["m1", "m1:adapter", "m1:adapter:2"] {
+            assert_eq!(scope(&[Some("m1"), Some("m2")], name), found("m1"), "{name}");
+        }
+        for name in ["m1x:adapter", ":m1", "adapter:m1", ""] {
+            assert_eq!(scope(&[Some("m1"), Some("m2")], name), Err(UnknownModel), "{name}");
+        }
+        assert_eq!(scope(&[Some("m1"), Some("m1:8b")], "m1:8b"), found("m1:8b"), "a full name comes first");
+    }
+
+    #[test]
+    fn a_model_that_is_found_out_later_changes_the_scopes() {
+        let mut fleet = Fleet::new();
+        fleet.add(spec("a", None, Role::Regular));
+        fleet.add(spec("b", None, Role::Regular));
+        assert!(
+            fleet.set_model(WorkerId(0), Some("m1".into()))
+                && fleet.set_model(WorkerId(1), Some("m2".into()))
+        );
+        assert!(!fleet.set_model(WorkerId(1), Some("m2".into())), "no news");
+        assert!(!fleet.set_model(WorkerId(7), Some("m7".into())), "nobody");
+        assert_eq!(ids(&fleet, Role::Regular, Some("m1")), [0]);
+        assert_eq!(fleet.scope(Role::Regular, Some("m7")), Err(UnknownModel));
+        let before = fleet.scope(Role::Regular, Some("m2"));
+        assert!(fleet.set_model(WorkerId(1), Some("m1".into())));
+        assert_eq!(ids(&fleet, Role::Regular, Some("m1")), [0, 1]);
+        assert_eq!(fleet.scope(Role::Regular, Some("m2")), before, "a scope stays");
+        assert!(fleet.set_model(WorkerId(1), None));
+        assert_eq!(ids(&fleet, Role::Regular, Some("m2")), [1]);
     }
 
     #[test]

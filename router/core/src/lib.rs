@@ -1,4 +1,4 @@
-//! Pure routing decisions: policies, prefix index, ledger.
+//! Pure routing decisions: policies, prefix index, ledger, breakers, retries and admission.
 //!
 //! [`Router`] decides which worker gets a request and keeps the books about it. It reads no clock, no socket and no
 //! hidden source of randomness: time comes in as nanoseconds, draws are a function of the seed and of the bookings so far.
@@ -10,6 +10,8 @@
 // A `for` over a hash map calls a method of a trait, which `clippy.toml` cannot name.
 #![warn(clippy::iter_over_hash_type)]
 
+mod admission;
+mod breaker;
 mod draw;
 mod fleet;
 pub mod ids;
@@ -18,20 +20,26 @@ mod ledger;
 mod policy;
 pub mod prompt;
 mod request;
+pub mod retry;
 mod router;
 pub mod spelling;
 
+pub use admission::{Admission, AdmissionConfig, Arrival, Ticket};
+pub use breaker::{
+    BreakerChange, BreakerConfig, BreakerOutcomes, BreakerState, BreakerTransitions, BreakerView,
+};
 pub use draw::Draws;
 pub use fleet::{Role, Worker, WorkerSpec};
 use ids::{ScopeId, WorkerId};
 pub use ledger::loads::{LoadReport, ReportedLoad};
-pub use ledger::{LeaseId, Load, Outcome, Tally};
+pub use ledger::{Finished, LeaseId, Load, Outcome, Tally};
 pub use policy::{
     Candidate, Candidates, Choice, Decision, OWNER_SLACK_CHARS, OptionError, OptionKind, OptionSpec,
     OptionValue, POLICIES, Policy, PolicyConfig, PolicyRow, Reason, Signals, UnknownPolicy,
 };
 use prompt::PromptView;
-pub use request::{Assignment, RouteRequest, RoutingKeys, Unroutable};
+pub use request::{Assignment, RouteRequest, RoutingKeys, UnknownModel, Unroutable};
+pub use retry::{Cause, Next, RetryBudget, RetryConfig, StatusSet, Tries};
 pub use router::{PolicyError, Proposal, Router, RouterConfig, WorkerView};
 
 #[cfg(test)]

@@ -50,6 +50,11 @@ pub struct Assignment {
     pub predicted_cached_tokens: Option<u64>,
 }
 
+/// Nobody serves the model that was asked for, and everybody says which one they serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no worker serves the model that was asked for")]
+pub struct UnknownModel;
+
 /// Why a request goes nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unroutable {
@@ -62,10 +67,19 @@ pub enum Unroutable {
         /// Workers in the scope.
         workers: usize,
     },
-    /// Every healthy worker has been tried.
+    /// There are healthy workers, none was tried, and their breakers let nobody through.
+    #[error("no worker is available: the breakers of all healthy ones are open")]
+    BreakersOpen {
+        /// Nanoseconds until the first of them may be tried; 0 if one is on trial, as that may end at any time.
+        retry_after_ns: u64,
+    },
+    /// See [`UnknownModel`].
+    #[error(transparent)]
+    UnknownModel(#[from] UnknownModel),
+    /// Every healthy worker has been tried, or is kept out by its breaker.
     #[error("no worker is left to try: {tried} have been tried")]
     AllTried {
-        /// Healthy workers in the scope that were excluded.
+        /// Healthy workers in the scope that were excluded; at least 1.
         tried: usize,
     },
     /// The request asks for a worker that cannot have it.

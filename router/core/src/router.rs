@@ -4,15 +4,18 @@
 //! live process and in virtual time. It does not hold the prefix index, whose lookup is made outside the lock that guards
 //! this; its answer comes in with the request.
 
-use smallvec::SmallVec;
+mod eligible;
 
+use eligible::{Cursor, Members, Survey};
+
+use crate::breaker::{BreakerConfig, BreakerView};
 use crate::fleet::{Fleet, Role, Worker, WorkerSpec};
 use crate::index::Matches;
 use crate::ledger::loads::LoadReport;
-use crate::ledger::{Account, LeaseId, Ledger, Load, Outcome, Tally};
-use crate::policy::{Candidate, Candidates, Choice, Decision, Policy, PolicyConfig, Reason, Signals};
+use crate::ledger::{Account, Finished, LeaseId, Ledger, Load, Outcome, Tally};
+use crate::policy::{Candidates, Choice, Decision, Policy, PolicyConfig, Reason, Signals};
 use crate::prompt::{CHARS_PER_TOKEN, INDEXED_BYTES, PromptView};
-use crate::request::{Assignment, RouteRequest, Unroutable};
+use crate::request::{Assignment, RouteRequest, UnknownModel, Unroutable};
 use crate::{ScopeId, WorkerId};
 
 /// Nanoseconds between two questions for a worker's load.
@@ -31,6 +34,11 @@ pub struct RouterConfig {
     pub seed: u64,
     /// Nanoseconds between two questions for a worker's load.
     pub load_poll_interval_ns: u64,
+    /// When workers that fail are left alone; `None` is never.
+    pub breaker: Option<BreakerConfig>,
+    /// When the breakers of all healthy workers refuse: try the open worker that is nearest to its trial (the least
+    /// loaded of several, or one on trial if none is open) instead of turning the request away.
+    pub try_least_bad: bool,
 }
 
 /// A configuration that cannot work.
@@ -50,6 +58,8 @@ pub struct WorkerView<'a> {
     pub load: Load,
     /// How its legs ended so far.
     pub tally: Tally,
+    /// Its breaker.
+    pub breaker: BreakerView,
 }
 
 /// What would be booked.
@@ -79,7 +89,13 @@ impl RouterConfig {
     /// This policy and seed, the rest by default.
     #[must_use]
     pub fn new(policy: PolicyConfig, seed: u64) -> Self {
-        Self { policy, seed, load_poll_interval_ns: DEFAULT_LOAD_POLL_INTERVAL_NS }
+        Self {
+            policy,
+            seed,
+            load_poll_interval_ns: DEFAULT_LOAD_POLL_INTERVAL_NS,
+            breaker: None,
+            try_least_bad: false,
+        }
     }
 
     /// How long a load report is believed, in nanoseconds from the asking.
@@ -109,7 +125,7 @@ impl Router {
             return Err(PolicyError::NoPollInterval);
         }
         let signals = config.policy.signals();
-        let ledger = Ledger::new(signals.loads.then_some(config.load_report_ttl_ns()));
+        let ledger = Ledger::new(signals.loads.then_some(config.load_report_ttl_ns()), config.breaker);
         let policy = config.policy.build();
         Ok(Self { config, signals, policy, fleet: Fleet::new(), ledger })
     }
@@ -154,11 +170,25 @@ impl Router {
         changed
     }
 
-    /// The scope of the workers that serve `model` in a role. A model that no worker has stated, or none, means all workers
-    /// of that role.
-    #[must_use]
-    pub fn scope(&self, role: Role, model: Option<&str>) -> ScopeId {
+    /// Says which model a worker serves, as far as that was found out; whether that is news. It changes which scopes the
+    /// worker belongs to.
+    pub fn set_model(&mut self, id: WorkerId, model: Option<String>) -> bool {
+        self.fleet.set_model(id, model)
+    }
+
+    /// The scope of the workers of a role that serve `model`: one of that very name, or of the part before the first `:`
+    /// (SGLang's `base:adapter` names of LoRA adapters). Any other name, and none, means all workers of the role.
+    ///
+    /// # Errors
+    /// All workers of the role state their model, these differ, and none has this name.
+    pub fn scope(&self, role: Role, model: Option<&str>) -> Result<ScopeId, UnknownModel> {
         self.fleet.scope(role, model)
+    }
+
+    /// The model of a scope; `None` if it takes in every one.
+    #[must_use]
+    pub fn scope_model(&self, scope: ScopeId) -> Option<&str> {
+        self.fleet.scope_model(scope)
     }
 
     /// Chooses a worker and books the request on it. `matches` is the index's answer for the request's prompt, or empty.
@@ -172,7 +202,15 @@ impl Router {
         matches: &Matches,
     ) -> Result<Assignment, Unroutable> {
         let mut members = Members::new();
-        let candidates = candidates(&self.fleet, &self.ledger, now_ns, request, matches, &mut members)?;
+        let survey = Survey {
+            config: &self.config,
+            fleet: &self.fleet,
+            ledger: &self.ledger,
+            now_ns,
+            request,
+            matches,
+        };
+        let candidates = survey.candidates(&mut members)?;
         let decision = decision(&self.config, &self.ledger, now_ns, request, matches, candidates, &members);
         let choice = self.policy.choose(&decision)?;
         self.policy.booked(&decision, choice);
@@ -201,7 +239,15 @@ impl Router {
         matches: &Matches,
     ) -> Result<Proposal, Unroutable> {
         let mut members = Members::new();
-        let candidates = candidates(&self.fleet, &self.ledger, now_ns, request, matches, &mut members)?;
+        let survey = Survey {
+            config: &self.config,
+            fleet: &self.fleet,
+            ledger: &self.ledger,
+            now_ns,
+            request,
+            matches,
+        };
+        let candidates = survey.candidates(&mut members)?;
         let decision = decision(&self.config, &self.ledger, now_ns, request, matches, candidates, &members);
         self.policy.choose(&decision).map(Proposal::of)
     }
@@ -216,8 +262,8 @@ impl Router {
         self.ledger.progress(now_ns, lease, output_tokens)
     }
 
-    /// A leg has ended, however. Ending it again does nothing and gives false.
-    pub fn finish(&mut self, now_ns: u64, lease: LeaseId, outcome: Outcome) -> bool {
+    /// A leg has ended, however. Ending it again does nothing.
+    pub fn finish(&mut self, now_ns: u64, lease: LeaseId, outcome: Outcome) -> Finished {
         self.ledger.finish(now_ns, lease, outcome)
     }
 
@@ -238,13 +284,17 @@ impl Router {
         self.policy.next_deadline()
     }
 
-    /// The fleet, in the order of adding.
-    pub fn workers(&self) -> impl Iterator<Item = WorkerView<'_>> {
+    /// The fleet at `now_ns`, in the order of adding.
+    pub fn workers(&self, now_ns: u64) -> impl Iterator<Item = WorkerView<'_>> {
         let mut accounts = Cursor::new(self.ledger.accounts(), Account::worker);
         self.fleet.workers().iter().map(move |worker| {
             let account = accounts.find(worker.id);
-            let load = account.map_or_else(Load::default, Account::load);
-            WorkerView { worker, load, tally: account.map_or_else(Tally::default, Account::tally) }
+            WorkerView {
+                worker,
+                load: account.map_or_else(Load::default, Account::load),
+                tally: account.map_or_else(Tally::default, Account::tally),
+                breaker: account.map_or_else(BreakerView::default, |account| account.breaker(now_ns)),
+            }
         })
     }
 
@@ -267,44 +317,6 @@ impl Router {
     pub fn check(&self) -> Result<(), String> {
         self.ledger.check()
     }
-}
-
-type Members = SmallVec<[WorkerId; 16]>;
-
-/// The rows that the policy may choose from; `members` takes all workers of the scope.
-fn candidates<'a>(
-    fleet: &'a Fleet,
-    ledger: &Ledger,
-    now_ns: u64,
-    request: &RouteRequest<'_>,
-    matches: &Matches,
-    members: &mut Members,
-) -> Result<Candidates<'a>, Unroutable> {
-    let mut accounts = Cursor::new(ledger.accounts(), Account::worker);
-    let mut matched = Cursor::new(matches.rows(), |row| row.0);
-    let mut rows = SmallVec::with_capacity(fleet.workers().len());
-    let mut tried = 0;
-    for worker in fleet.members(request.scope) {
-        members.push(worker.id);
-        let excluded = request.exclude.contains(&worker.id);
-        tried += usize::from(worker.healthy && excluded);
-        if !worker.healthy || excluded {
-            continue;
-        }
-        let account = accounts.find(worker.id);
-        rows.push(Candidate {
-            worker: worker.id,
-            url: &worker.url,
-            load: account.map_or_else(Load::default, Account::load),
-            reported: account.and_then(|account| account.reported(now_ns)),
-            matched_chars: matched.find(worker.id).map_or(0, |row| row.1),
-        });
-    }
-    Candidates::new(rows).ok_or(match members.len() {
-        0 => Unroutable::NoWorkers,
-        _ if tried > 0 => Unroutable::AllTried { tried },
-        workers => Unroutable::NoneHealthy { workers },
-    })
 }
 
 fn decision<'a>(
@@ -343,28 +355,7 @@ fn predicted_cached_tokens(request: &RouteRequest<'_>, matches: &Matches, matche
     tokens.min(request.prompt_tokens.saturating_sub(1))
 }
 
-/// Finds rows by worker for workers that are asked for in ascending order, in one pass over both.
-struct Cursor<'a, T, F> {
-    rows: &'a [T],
-    worker: F,
-}
-
-impl<'a, T, F: Fn(&T) -> WorkerId> Cursor<'a, T, F> {
-    fn new(rows: &'a [T], worker: F) -> Self {
-        Self { rows, worker }
-    }
-
-    fn find(&mut self, wanted: WorkerId) -> Option<&'a T> {
-        while let Some((row, rest)) = self.rows.split_first() {
-            match (self.worker)(row).cmp(&wanted) {
-                std::cmp::Ordering::Less => self.rows = rest,
-                std::cmp::Ordering::Equal => return Some(row),
-                std::cmp::Ordering::Greater => return None,
-            }
-        }
-        None
-    }
-}
-
+#[cfg(test)]
+mod breaker_tests;
 #[cfg(test)]
 mod tests;

@@ -58,7 +58,7 @@ pub(crate) fn assign(router: &mut Router, rows: &[(u32, u64)]) -> Assignment {
 
 /// Books `requests` requests on `worker`, whatever the policy thinks of it.
 pub(crate) fn load(router: &mut Router, worker: u32, requests: usize) {
-    let ids: Vec<WorkerId> = router.workers().map(|view| view.worker.id).collect();
+    let ids: Vec<WorkerId> = router.workers(0).map(|view| view.worker.id).collect();
     let others: Vec<WorkerId> = ids.into_iter().filter(|id| id.0 != worker).collect();
     for _ in 0..requests {
         let request = RouteRequest { exclude: &others, ..REQUEST };
@@ -68,7 +68,7 @@ pub(crate) fn load(router: &mut Router, worker: u32, requests: usize) {
 
 /// Requests in flight, per worker.
 pub(crate) fn in_flight(router: &Router) -> Vec<u64> {
-    router.workers().map(|view| view.load.requests).collect()
+    router.workers(0).map(|view| view.load.requests).collect()
 }
 
 /// Where a request with a routing key goes, and why.

@@ -507,3 +507,61 @@ fn an_eviction_may_join_the_path_that_is_being_credited() {
     assert_eq!(rows(&index, "head.y"), [(0, 5)]);
     assert_eq!(index.stats().nodes, 2);
 }
+
+/// Letters that differ early between seeds.
+fn letters(seed: u64, count: usize) -> String {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let letter = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'a' + (state >> 33) as u8 % 26)
+    };
+    (0..count).map(letter).collect()
+}
+
+#[test]
+fn a_prompt_that_would_displace_thousands_is_noted_step_by_step() {
+    let long = letters(1 << 40, 90_000);
+    // Alone, and where another worker has the same prompt: then the rows end within its edges.
+    for other_holds in [0, 40_000, 90_000] {
+        let mut index = index(100_000);
+        index.credit(SCOPE, text(&long[..other_holds]), WorkerId(1));
+        for n in 0..12_500 {
+            index.credit(SCOPE, text(&letters(n, 8)), WorkerId(0));
+        }
+        assert!(index.chars_of(WorkerId(0)) > 50_000);
+        let (mut held, mut credits) = (0, 0);
+        while held < 90_000 {
+            let before = index.stats().evicted_chars;
+            index.credit(SCOPE, text(&long), WorkerId(0));
+            index.check().expect("invariants");
+            // Each leaf has eight characters of its own at most.
+            assert!(index.stats().evicted_chars - before <= 1024 * 8);
+            let now = index.lookup(SCOPE, text(&long)).of(WorkerId(0));
+            assert!(now > held, "{now} after {held}");
+            (held, credits) = (now, credits + 1);
+        }
+        assert!(credits > 3, "{credits}");
+        assert_eq!(index.lookup(SCOPE, text(&long)).of(WorkerId(1)), other_holds as u64);
+    }
+}
+
+#[test]
+fn memory_that_thousands_hold_is_freed_step_by_step() {
+    let mut index = PrefixIndex::new(IndexLimits { max_tree_size: 1 << 30, max_tree_bytes: 4 << 20 });
+    let mut n = 0;
+    while index.stats().evicted_chars == 0 {
+        n += 1;
+        index.credit(SCOPE, text(&letters(n, 8)), WorkerId(0));
+    }
+    let long = letters(1 << 40, 200_000);
+    let mut credits = 0;
+    while index.lookup(SCOPE, text(&long)).best() < 200_000 {
+        let before = index.stats().evicted_chars;
+        index.credit(SCOPE, text(&long), WorkerId(0));
+        index.check().expect("invariants");
+        let evicted = index.stats().evicted_chars - before;
+        assert!(evicted > 0 && evicted <= 1024 * 8, "{evicted}");
+        credits += 1;
+    }
+    assert!(credits > 1, "{credits}");
+}

@@ -4,7 +4,8 @@
 //! worker's oldest characters are evicted, and only then does the worker get the rest.
 
 use super::PrefixIndex;
-use super::forest::Path;
+use super::edge::SPLIT_BYTES;
+use super::forest::{Path, Rest};
 use super::holdings::{Holding, Leaf, Tenant};
 use super::memory::heap;
 use super::node::Owner;
@@ -27,20 +28,30 @@ impl PrefixIndex {
         let tenant = self.holdings.tenant(worker)?;
         self.epoch += 1;
         let epoch = self.epoch;
-        let mut path = self.make_room(scope, run, tenant, epoch)?;
+        let mut leaves = MOST_EVICTED;
+        let mut path = self.make_room(scope, run, tenant, epoch, &mut leaves)?;
         let holding = self.holdings.entry(worker, tenant);
         let forest = S::forest_mut(&mut self.forests);
         forest.cut(&mut path);
-        let lacking = forest.refresh(&path, tenant, epoch, holding) + S::chars(&run[path.matched..]);
+        let mut rest = Rest { run: &run[path.matched..], chars: S::chars(&run[path.matched..]) };
+        let lacking = forest.refresh(&path, tenant, epoch, holding) + rest.chars;
         let over = (holding.chars + lacking).saturating_sub(self.limits.max_tree_size);
         if over > 0 {
-            self.evicted_chars += evict(&mut self.forests, over, tenant, holding);
-            // Nodes may have been joined.
-            path = S::forest(&self.forests).walk(scope, run);
+            let evicted = evict(&mut self.forests, over, tenant, holding, &mut leaves);
+            self.evicted_chars += evicted;
+            // Nodes may have been joined. What is on the path stays: it is the newest, or another worker's.
+            let forest = S::forest_mut(&mut self.forests);
+            if evicted < over {
+                let run = &run[..S::head(run, S::chars(run) - (over - evicted))];
+                path = forest.walk(scope, run);
+                forest.cut(&mut path);
+                rest = Rest { run: &run[path.matched..], chars: S::chars(&run[path.matched..]) };
+            } else {
+                path = forest.walk(scope, run);
+                forest.cut(&mut path);
+            }
         }
-        let forest = S::forest_mut(&mut self.forests);
-        forest.cut(&mut path);
-        forest.grant(scope, &path, &run[path.matched..], tenant, epoch, holding);
+        S::forest_mut(&mut self.forests).grant(scope, &path, &rest, tenant, epoch, holding);
         self.holdings.settle(tenant);
         debug_assert!(self.bytes() as u64 <= self.limits.max_tree_bytes);
         debug_assert!(self.chars_of(worker) <= self.limits.max_tree_size);
@@ -48,13 +59,14 @@ impl PrefixIndex {
     }
 
     /// Frees memory until the rest of the run can be added; returns the path of the run. What the worker owns of it
-    /// goes last. `None` if there is nothing left to free.
+    /// goes last. `None` if there is nothing left to free, or no more of it may be freed in one go.
     fn make_room<S: Symbol>(
         &mut self,
         scope: ScopeId,
         run: &[S],
         tenant: Tenant,
         epoch: u64,
+        leaves: &mut usize,
     ) -> Option<Path> {
         let mut refreshed = false;
         loop {
@@ -73,26 +85,27 @@ impl PrefixIndex {
                 }
                 refreshed = true;
             }
-            if !self.free_memory(short) {
+            if !self.free_memory(short, leaves) {
                 return None;
             }
         }
     }
 
-    /// Takes away leaves, those of gone tenants first, then the oldest, until `wanted` bytes are free or none
-    /// is left; false if there was none.
-    fn free_memory(&mut self, wanted: usize) -> bool {
+    /// Takes away up to so many leaves, those of gone tenants first, then the oldest, until `wanted` bytes are free or
+    /// none is left; false if it took none.
+    fn free_memory(&mut self, wanted: usize, leaves: &mut usize) -> bool {
         let target = self.bytes().saturating_sub(wanted);
         let mut any = false;
-        while !any || self.bytes() > target {
+        while *leaves > 0 && (!any || self.bytes() > target) {
             if !self.clear_one_row() {
                 let Some((tenant, holding)) = self.holdings.eldest() else { return any };
                 self.evicted_chars += evict_leaf(&mut self.forests, u64::MAX, tenant, holding);
                 self.holdings.settle(tenant);
             }
+            *leaves -= 1;
             any = true;
         }
-        true
+        any
     }
 
     /// Clears one row of a gone tenant; false if there is none.
@@ -121,14 +134,27 @@ impl PrefixIndex {
 }
 
 /// At most this much for a node besides edge, rows and place: children of its own, a child more for its parent (which
-/// may turn one B-tree node into three), and rounding.
-const NODE_OVERHEAD: usize = 768;
+/// may turn one B-tree node into three), rounding, and what the split of an edge costs.
+const NODE_OVERHEAD: usize = 672 + SPLIT_BYTES;
 
-/// Takes `chars` characters from the worker, oldest first; returns how many it took.
-fn evict(forests: &mut Forests, chars: u64, tenant: Tenant, holding: &mut Holding) -> u64 {
+/// Most leaves that one credit evicts, so that no request waits long for another one's: well under a millisecond.
+///
+/// It matters where many short prompts are followed by a long one. Of that, what finds room is credited; without
+/// memory for it, nothing. The next one finds the room that was made.
+const MOST_EVICTED: usize = 1024;
+
+/// Takes `chars` characters from the worker, oldest first, as far as so many leaves go; returns how many it took.
+fn evict(
+    forests: &mut Forests,
+    chars: u64,
+    tenant: Tenant,
+    holding: &mut Holding,
+    leaves: &mut usize,
+) -> u64 {
     let mut taken = 0;
-    while taken < chars && !holding.leaves.is_empty() {
+    while taken < chars && *leaves > 0 && !holding.leaves.is_empty() {
         taken += evict_leaf(forests, chars - taken, tenant, holding);
+        *leaves -= 1;
     }
     taken
 }

@@ -1,7 +1,7 @@
 //! The trees of one alphabet: their shape, and how a prompt is followed through it.
 //!
-//! Each scope has a root. A path is compressed: a node has no only child with the same owners and stamps unless a
-//! credit has just made it so, and the next one that passes joins them. What can be asked of the forest does not
+//! Each scope has a root. A path is compressed: a node has no only child with the same owners and stamps unless both
+//! together are long, or a credit has just made it so, and the next one that passes joins them. What can be asked of the forest does not
 //! depend on where its edges are cut; only its size does.
 
 use std::collections::BTreeMap;
@@ -42,6 +42,18 @@ pub(super) struct Path {
     /// The next node, and on how many symbols (some, not all) of its edge the run agrees.
     pub(super) inside: Option<(NodeId, usize)>,
 }
+
+/// What of a run lies below its path.
+#[derive(Debug)]
+pub(super) struct Rest<'a, S> {
+    pub(super) run: &'a [S],
+    /// Characters in it.
+    pub(super) chars: u64,
+}
+
+/// Two edges are joined if they have no more than this together: evicting many small leaves must not move a long edge
+/// for each of them.
+const MOST_FUSED_BYTES: usize = 16 << 10;
 
 impl<S: Symbol> Forest<S> {
     /// Nodes without the roots.
@@ -113,45 +125,47 @@ impl<S: Symbol> Forest<S> {
     pub(super) fn split(&mut self, lower: NodeId, at: usize) -> NodeId {
         let node = self.arena.node(lower);
         let (parent, owners) = (node.parent, node.owners.above());
-        let mut upper_edge = Vec::new();
-        self.edit(lower, |node| {
-            upper_edge = std::mem::take(&mut node.edge).into_vec();
-            node.edge = upper_edge.split_off(at).into_boxed_slice();
+        let upper_chars = S::chars_before(&node.edge, u64::from(node.chars), at);
+        let (upper_edge, next) = self.edit(lower, |node| {
+            node.chars -= upper_chars as u32;
+            (node.edge.split_head(at), node.edge[0])
         });
-        let (first, next) = (upper_edge[0], self.arena.node(lower).edge[0]);
-        let mut upper = Node::new(parent, upper_edge.into_boxed_slice(), owners);
+        let first = upper_edge[0];
+        let mut upper = Node::new(parent, upper_edge, upper_chars, owners);
         upper.children.insert(next, lower);
-        let upper_chars = upper.chars;
         let upper = self.add(upper);
         self.edit(parent, |node| node.children.insert(first, upper));
-        let lower = self.arena.node_mut(lower);
-        lower.chars -= upper_chars;
-        lower.parent = upper;
+        self.arena.node_mut(lower).parent = upper;
         upper
     }
 
-    /// Joins a node with its only child if nothing tells them apart. The child keeps its id.
+    /// Joins a node with its only child if nothing tells them apart and little has to be moved for it. The child keeps
+    /// its id.
     pub(super) fn fuse(&mut self, upper: NodeId) {
         let node = self.arena.node(upper);
         let Some(lower) = node.only_child() else { return };
-        if node.parent == NodeId::NONE || !node.owners.same_as(&self.arena.node(lower).owners) {
+        let below = self.arena.node(lower);
+        if node.parent == NodeId::NONE
+            || !node.owners.same_as(&below.owners)
+            || !below.edge.takes_gladly(&node.edge, MOST_FUSED_BYTES)
+        {
             return;
         }
         let upper = self.take(upper);
         let first = upper.edge[0];
         self.edit(lower, |node| {
-            node.edge = [&*upper.edge, &*node.edge].concat().into_boxed_slice();
+            node.edge.prepend(upper.edge);
             node.chars += upper.chars;
             node.parent = upper.parent;
         });
         self.edit(upper.parent, |node| node.children.insert(first, lower));
     }
 
-    /// A new node with `edge` and no owners yet, as a child of the last node of `path`.
-    pub(super) fn hang(&mut self, scope: ScopeId, path: &Path, edge: &[S]) -> NodeId {
+    /// A new node with the edge `rest` and no owners yet, as a child of the last node of `path`.
+    pub(super) fn hang(&mut self, scope: ScopeId, path: &Path, rest: &Rest<'_, S>) -> NodeId {
         let parent = path.nodes.last().copied().unwrap_or_else(|| self.root(scope));
-        let child = self.add(Node::new(parent, edge.into(), Owners::default()));
-        self.edit(parent, |node| node.children.insert(edge[0], child));
+        let child = self.add(Node::new(parent, rest.run.into(), rest.chars, Owners::default()));
+        self.edit(parent, |node| node.children.insert(rest.run[0], child));
         child
     }
 

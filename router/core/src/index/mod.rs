@@ -6,7 +6,7 @@
 //! Guarantees: a lookup changes nothing and answers for every owner in one walk. Both bounds hold after every call:
 //! characters per worker by taking that worker's least recently credited characters from their leaves upwards,
 //! exactly as many as are needed; memory by taking the oldest leaf of all workers. Room is made *before* a prompt is
-//! added. Nothing costs more than the prompt at hand and what is evicted for it.
+//! added. Nothing costs more than the prompt at hand and what is evicted for it, which is a limited number of leaves.
 //!
 //! Refuses: to know what a worker really has. It is an estimate from bookings; an engine may have evicted more.
 //!
@@ -16,6 +16,7 @@
 mod arena;
 mod check;
 mod credit;
+mod edge;
 mod forest;
 mod holdings;
 mod matches;
@@ -92,7 +93,7 @@ impl PrefixIndex {
     }
 
     /// Notes that the prompt went to `worker`: it owns all of the indexed part that fits within the bounds, as the
-    /// most recent of what it owns. A forgotten worker is credited with nothing.
+    /// most recent of what it owns; less than that if more than a thousand leaves would have to make room for it. A forgotten worker is credited with nothing.
     pub fn credit(&mut self, scope: ScopeId, prompt: PromptView<'_>, worker: WorkerId) -> Credit {
         let booked = match prompt.indexed() {
             PromptView::Text(run) => self.credit_run(scope, run, worker),

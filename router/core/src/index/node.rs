@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
+use super::edge::Edge;
 use super::holdings::Tenant;
 use super::memory::{btree, heap};
 use super::symbol::Symbol;
@@ -120,7 +121,7 @@ impl Owners {
 #[derive(Debug)]
 pub(super) struct Node<S> {
     /// The symbols between the parent and here; empty in a root only.
-    pub(super) edge: Box<[S]>,
+    pub(super) edge: Edge<S>,
     /// Characters of the edge.
     pub(super) chars: u32,
     pub(super) parent: NodeId,
@@ -133,16 +134,16 @@ pub(super) struct Node<S> {
 impl<S> Node<S> {
     /// A node without edge and owners below `parent`.
     pub(super) fn bare(parent: NodeId) -> Self {
-        Self { edge: Box::default(), chars: 0, parent, children: BTreeMap::new(), owners: Owners::default() }
+        Self { edge: Edge::default(), chars: 0, parent, children: BTreeMap::new(), owners: Owners::default() }
     }
 }
 
 impl<S: Symbol> Node<S> {
-    /// A node with `edge` and `owners` and no children.
-    pub(super) fn new(parent: NodeId, edge: Box<[S]>, owners: Owners) -> Self {
+    /// A node with `edge` of `chars` characters and `owners`, without children.
+    pub(super) fn new(parent: NodeId, edge: Edge<S>, chars: u64, owners: Owners) -> Self {
+        debug_assert_eq!(chars, S::chars(&edge), "counted before");
         // An edge is part of one prompt's indexed part, so its characters fit.
-        let chars = S::chars(&edge) as u32;
-        Self { edge, chars, parent, children: BTreeMap::new(), owners }
+        Self { edge, chars: chars as u32, parent, children: BTreeMap::new(), owners }
     }
 
     /// The only child, if there is exactly one.
@@ -152,8 +153,6 @@ impl<S: Symbol> Node<S> {
 
     /// What the node holds on the heap, besides its place in the arena.
     pub(super) fn footprint(&self) -> usize {
-        heap(size_of_val(&*self.edge))
-            + btree(self.children.len(), size_of::<(S, NodeId)>())
-            + self.owners.bytes()
+        self.edge.bytes() + btree(self.children.len(), size_of::<(S, NodeId)>()) + self.owners.bytes()
     }
 }

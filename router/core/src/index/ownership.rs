@@ -3,7 +3,7 @@
 //! Every change of a row goes through here, together with the same change in the tenant's [`Holding`]: the number
 //! of its characters and its leaves in order of age.
 
-use super::forest::{Forest, Path};
+use super::forest::{Forest, Path, Rest};
 use super::holdings::{Holding, Tenant};
 use super::memory::heap;
 use super::node::{NodeId, Owner, Stamp};
@@ -34,7 +34,7 @@ impl<S: Symbol> Forest<S> {
         &mut self,
         scope: ScopeId,
         path: &Path,
-        rest: &[S],
+        rest: &Rest<'_, S>,
         tenant: Tenant,
         epoch: u64,
         holding: &mut Holding,
@@ -44,7 +44,7 @@ impl<S: Symbol> Forest<S> {
                 self.own(id, tenant, epoch, holding);
             }
         }
-        if !rest.is_empty() {
+        if !rest.run.is_empty() {
             let leaf = self.hang(scope, path, rest);
             self.own(leaf, tenant, epoch, holding);
         }
@@ -100,8 +100,9 @@ impl<S: Symbol> Forest<S> {
     /// has fewer; returns how many it took.
     pub(super) fn shrink(&mut self, id: NodeId, chars: u64, tenant: Tenant, holding: &mut Holding) -> u64 {
         let node = self.arena.node(id);
-        let keep = S::tail(&node.edge, chars);
-        if chars >= u64::from(node.chars) || keep == 0 {
+        let all = u64::from(node.chars);
+        let keep = if chars < all { S::tail(&node.edge, all, chars) } else { 0 };
+        if keep == 0 {
             return self.disown(id, tenant, holding);
         }
         if node.owners.as_slice().len() > 1 {
@@ -109,11 +110,9 @@ impl<S: Symbol> Forest<S> {
             return self.disown(id, tenant, holding);
         }
         // The tenant's alone, hence childless: cut in place.
-        let taken = S::chars(&node.edge[keep..]);
+        let taken = all - S::chars_before(&node.edge, all, keep);
         self.edit(id, |node| {
-            let mut edge = std::mem::take(&mut node.edge).into_vec();
-            edge.truncate(keep);
-            node.edge = edge.into_boxed_slice();
+            node.edge.truncate(keep);
             node.chars -= taken as u32;
         });
         holding.chars -= taken;

@@ -21,7 +21,10 @@ pub(super) trait Symbol: Copy + Ord + Debug {
     /// Length of the longest head of `run` with at most `chars` characters.
     fn head(run: &[Self], chars: u64) -> usize;
     /// Where the shortest tail of `run` with at least `chars` characters begins (0 if the whole has fewer).
-    fn tail(run: &[Self], chars: u64) -> usize;
+    /// `all` is the number of characters in `run`.
+    fn tail(run: &[Self], all: u64, chars: u64) -> usize;
+    /// Characters in the first `at` symbols of `run`, of which the whole has `all`.
+    fn chars_before(run: &[Self], all: u64, at: usize) -> u64;
     fn forest(forests: &Forests) -> &Forest<Self>;
     fn forest_mut(forests: &mut Forests) -> &mut Forest<Self>;
     /// A reference to a node of this alphabet's forest.
@@ -37,15 +40,38 @@ impl Symbol for u8 {
         if run.len() as u64 <= chars {
             return run.len();
         }
-        let mut starts = run.iter().enumerate().filter(|(_, byte)| starts_char(**byte));
+        let (mut from, mut left) = (0, chars);
+        for block in run.chunks(BLOCK) {
+            match left.checked_sub(text_chars(block)) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+            from += block.len();
+        }
+        let mut starts = (from..run.len()).filter(|&at| starts_char(run[at]));
         // The first character too many; bytes that continue the last one that fits stay with it.
-        starts.nth(usize::try_from(chars).unwrap_or(usize::MAX)).map_or(run.len(), |(at, _)| at)
+        starts.nth(left as usize).unwrap_or(run.len())
     }
 
-    fn tail(run: &[u8], chars: u64) -> usize {
-        let Some(last) = chars.checked_sub(1) else { return run.len() };
-        let mut starts = run.iter().enumerate().rev().filter(|(_, byte)| starts_char(**byte));
-        starts.nth(usize::try_from(last).unwrap_or(usize::MAX)).map_or(0, |(at, _)| at)
+    fn tail(run: &[u8], all: u64, chars: u64) -> usize {
+        if is_ascii(run, all) {
+            return run.len().saturating_sub(usize::try_from(chars).unwrap_or(usize::MAX));
+        }
+        let Some(mut last) = chars.checked_sub(1) else { return run.len() };
+        let mut to = run.len();
+        for block in run.rchunks(BLOCK) {
+            match last.checked_sub(text_chars(block)) {
+                Some(rest) => last = rest,
+                None => break,
+            }
+            to -= block.len();
+        }
+        let mut starts = (0..to).rev().filter(|&at| starts_char(run[at]));
+        starts.nth(last as usize).unwrap_or(0)
+    }
+
+    fn chars_before(run: &[u8], all: u64, at: usize) -> u64 {
+        if is_ascii(run, all) { at as u64 } else { text_chars(&run[..at]) }
     }
 
     fn forest(forests: &Forests) -> &Forest<u8> {
@@ -70,8 +96,12 @@ impl Symbol for u32 {
         usize::try_from(chars / CHARS_PER_TOKEN).unwrap_or(usize::MAX).min(run.len())
     }
 
-    fn tail(run: &[u32], chars: u64) -> usize {
+    fn tail(run: &[u32], _all: u64, chars: u64) -> usize {
         run.len().saturating_sub(usize::try_from(chars.div_ceil(CHARS_PER_TOKEN)).unwrap_or(usize::MAX))
+    }
+
+    fn chars_before(_run: &[u32], _all: u64, at: usize) -> u64 {
+        at as u64 * CHARS_PER_TOKEN
     }
 
     fn forest(forests: &Forests) -> &Forest<u32> {
@@ -85,6 +115,14 @@ impl Symbol for u32 {
     fn leaf(node: NodeId) -> Leaf {
         Leaf::Tokens(node)
     }
+}
+
+/// Bytes whose characters are counted at once where a character is looked for.
+const BLOCK: usize = 255;
+
+/// Whether each byte of text with `all` characters is one: then positions need no counting.
+fn is_ascii(text: &[u8], all: u64) -> bool {
+    text.len() as u64 == all
 }
 
 /// How many symbols `a` and `b` have in common at their beginnings.
@@ -120,8 +158,29 @@ mod tests {
     fn heads_and_tails_keep_characters_whole() {
         let text = "aé日".as_bytes(); // 1 + 2 + 3 bytes
         assert_eq!([0, 1, 2, 3, 9].map(|n| u8::head(text, n)), [0, 1, 3, 6, 6]);
-        assert_eq!([0, 1, 2, 3, 9].map(|n| u8::tail(text, n)), [6, 3, 1, 0, 0]);
+        assert_eq!([0, 1, 2, 3, 9].map(|n| u8::tail(text, 3, n)), [6, 3, 1, 0, 0]);
         assert_eq!([0, 3, 4, 9, 99].map(|n| u32::head(&[1, 2, 3], n)), [0, 0, 1, 2, 3]);
-        assert_eq!([0, 1, 4, 5, 99].map(|n| u32::tail(&[1, 2, 3], n)), [3, 2, 2, 1, 0]);
+        assert_eq!([0, 1, 4, 5, 99].map(|n| u32::tail(&[1, 2, 3], 12, n)), [3, 2, 2, 1, 0]);
+    }
+    #[test]
+    fn positions_in_long_text_are_those_of_a_walk_byte_by_byte() {
+        let ascii = "x".repeat(700);
+        let mixed: String = (0..900).map(|n| ["a", "é", "日"][n * n % 7 % 3]).collect();
+        // A cut through a character, at both ends.
+        for text in [ascii.as_bytes(), mixed.as_bytes(), &"日".repeat(300).as_bytes()[1..899]] {
+            let starts: Vec<usize> = (0..text.len()).filter(|&at| starts_char(text[at])).collect();
+            let all = u8::chars(text);
+            assert_eq!(all, starts.len() as u64);
+            for n in 0..starts.len() + 2 {
+                let head = starts.get(n).copied().unwrap_or(text.len());
+                assert_eq!(u8::head(text, n as u64), if n >= text.len() { text.len() } else { head }, "{n}");
+                let tail = match n {
+                    0 => text.len(),
+                    n => starts.len().checked_sub(n).map_or(0, |nth| starts[nth]),
+                };
+                assert_eq!(u8::tail(text, all, n as u64), tail, "{n}");
+                assert_eq!(u8::chars_before(text, all, head), u8::chars(&text[..head]), "{n}");
+            }
+        }
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod loads;
 use std::collections::BTreeMap;
 
 use crate::WorkerId;
+use crate::breaker::{Breaker, BreakerChange, BreakerConfig, BreakerView, Gate, Pass};
 use loads::{Feed, ReportedLoad};
 
 /// Most tokens that one lease may count, prompt and output each. No context window comes near it, and sums of any
@@ -40,6 +41,8 @@ pub enum Outcome {
         /// Prompt length as it counted, if it said so.
         prompt_tokens: Option<u64>,
     },
+    /// The worker turned the request away, or lost it, without a fault of its own. It says nothing about its health.
+    Refused,
     /// It failed, or was given up.
     Failed,
     /// The client left.
@@ -47,11 +50,15 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// How a leg ended whose answer of this HTTP status came in full: what an engine refuses is an answer too, but one of
-    /// 500 or above is its failure.
+    /// How a leg ended whose answer of this HTTP status came in full. What a client did wrong (4xx) and a queue that is
+    /// full (503) are refusals; other statuses of 500 and above are the worker's failure.
     #[must_use]
     pub fn of_status(status: u16, cached_tokens: Option<u64>, prompt_tokens: Option<u64>) -> Self {
-        if status >= 500 { Self::Failed } else { Self::Completed { cached_tokens, prompt_tokens } }
+        match status {
+            ..400 => Self::Completed { cached_tokens, prompt_tokens },
+            400..500 | 503 => Self::Refused,
+            500.. => Self::Failed,
+        }
     }
 }
 
@@ -62,10 +69,21 @@ pub struct Tally {
     pub assigned: u64,
     /// Answered to the end.
     pub completed: u64,
+    /// Turned away.
+    pub refused: u64,
     /// Failed.
     pub failed: u64,
     /// Left by their client.
     pub client_gone: u64,
+}
+
+/// What came of ending a lease.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// False if it had ended before: then nothing happened.
+    pub existed: bool,
+    /// How that moved the worker's breaker, if it did.
+    pub breaker: Option<BreakerChange>,
 }
 
 /// What one lease has added to its worker's account.
@@ -76,6 +94,8 @@ struct Lease {
     output_tokens: u64,
     /// No first token yet.
     queued: bool,
+    /// By which it was let through; absent without a breaker.
+    pass: Option<Pass>,
 }
 
 /// One worker's account.
@@ -86,6 +106,8 @@ pub(crate) struct Account {
     tally: Tally,
     /// What the worker says of itself; absent where no policy wants to know.
     feed: Option<Feed>,
+    /// Absent where breakers are off.
+    breaker: Option<Breaker>,
     /// The worker has left the fleet.
     retired: bool,
 }
@@ -99,6 +121,8 @@ pub(crate) struct Ledger {
     bookings: u64,
     /// How long a load report is believed, in nanoseconds; `None` if nobody wants reports.
     report_ttl_ns: Option<u64>,
+    /// `None` if there are no breakers.
+    breaker: Option<BreakerConfig>,
 }
 
 // === impl Load ===
@@ -141,6 +165,7 @@ impl Tally {
     fn count(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Completed { .. } => self.completed += 1,
+            Outcome::Refused => self.refused += 1,
             Outcome::Failed => self.failed += 1,
             Outcome::ClientGone => self.client_gone += 1,
         }
@@ -167,6 +192,16 @@ impl Account {
         self.feed.as_ref()?.reported(now_ns, self.load)
     }
 
+    /// Whether the worker's breaker lets a request through.
+    pub(crate) fn gate(&self, now_ns: u64) -> Gate {
+        self.breaker.map_or(Gate::Admits, |breaker| breaker.gate(now_ns))
+    }
+
+    /// The worker's breaker at `now_ns`.
+    pub(crate) fn breaker(&self, now_ns: u64) -> BreakerView {
+        self.breaker.map_or_else(BreakerView::default, |breaker| breaker.view(now_ns))
+    }
+
     /// Changes the load, and tells those who must know what it was when.
     fn change(&mut self, now_ns: u64, change: impl FnOnce(&mut Load)) {
         change(&mut self.load);
@@ -179,8 +214,8 @@ impl Account {
 // === impl Ledger ===
 
 impl Ledger {
-    pub(crate) fn new(report_ttl_ns: Option<u64>) -> Self {
-        Self { accounts: Vec::new(), leases: BTreeMap::new(), bookings: 0, report_ttl_ns }
+    pub(crate) fn new(report_ttl_ns: Option<u64>, breaker: Option<BreakerConfig>) -> Self {
+        Self { accounts: Vec::new(), leases: BTreeMap::new(), bookings: 0, report_ttl_ns, breaker }
     }
 
     /// Opens the account of a worker; ids come in ascending order.
@@ -195,6 +230,7 @@ impl Ledger {
             load: Load::default(),
             tally: Tally::default(),
             feed,
+            breaker: self.breaker.map(Breaker::new),
             retired: false,
         });
     }
@@ -212,11 +248,12 @@ impl Ledger {
         self.bookings += 1;
         let id = LeaseId(self.bookings);
         let prompt_tokens = prompt_tokens.min(MAX_LEASE_TOKENS);
-        let lease = Lease { worker, prompt_tokens, output_tokens: 0, queued: true };
         let place = self.place(worker);
         debug_assert!(place.is_some(), "{worker:?} is booked without an account");
         if let Some(at) = place {
             let account = &mut self.accounts[at];
+            let pass = account.breaker.as_mut().map(|breaker| breaker.book(now_ns));
+            let lease = Lease { worker, prompt_tokens, output_tokens: 0, queued: true, pass };
             account.tally.assigned += 1;
             account.change(now_ns, |load| load.add(lease.load()));
             self.leases.insert(id, lease);
@@ -235,16 +272,21 @@ impl Ledger {
         self.revise(now_ns, id, |lease| lease.output_tokens = lease.output_tokens.max(output_tokens))
     }
 
-    /// Ends the lease. False if it has ended before: then nothing happens.
-    pub(crate) fn finish(&mut self, now_ns: u64, id: LeaseId, outcome: Outcome) -> bool {
-        let Some(lease) = self.leases.remove(&id) else { return false };
+    /// Ends the lease, unless it has ended before.
+    pub(crate) fn finish(&mut self, now_ns: u64, id: LeaseId, outcome: Outcome) -> Finished {
+        let Some(lease) = self.leases.remove(&id) else { return Finished::default() };
+        let mut change = None;
         if let Some(at) = self.place(lease.worker) {
             let account = &mut self.accounts[at];
             account.tally.count(outcome);
             account.change(now_ns, |load| load.subtract(lease.load()));
+            if let (Some(breaker), Some(pass)) = (&mut account.breaker, lease.pass) {
+                change = breaker.settle(now_ns, pass, outcome);
+            }
             self.drop_if_done(at);
         }
-        true
+        let worker = lease.worker;
+        Finished { existed: true, breaker: change.map(|(from, to)| BreakerChange { worker, from, to }) }
     }
 
     /// The report that a worker gave, or `None` if it gave none that can be used.
@@ -271,13 +313,18 @@ impl Ledger {
         self.leases.len()
     }
 
-    /// Whether every account equals the sum of its leases.
+    /// Whether every account equals the sum of its leases, and the permits of its breaker are in their hands.
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut sums: BTreeMap<WorkerId, Load> = BTreeMap::new();
         for lease in self.leases.values() {
             sums.entry(lease.worker).or_default().add(lease.load());
         }
         for account in &self.accounts {
+            let own = self.leases.values().filter(|lease| lease.worker == account.worker);
+            if let Some(breaker) = account.breaker {
+                let permits = breaker.check(own.filter_map(|lease| lease.pass));
+                permits.map_err(|why| format!("{:?}: {why}", account.worker))?;
+            }
             let sum = sums.remove(&account.worker).unwrap_or_default();
             if sum != account.load {
                 return Err(format!(

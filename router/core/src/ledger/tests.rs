@@ -9,7 +9,7 @@ const DONE: Outcome = Outcome::Completed { cached_tokens: Some(5), prompt_tokens
 const TTL_NS: u64 = 1_000;
 
 fn ledger(report_ttl_ns: Option<u64>) -> Ledger {
-    let mut ledger = Ledger::new(report_ttl_ns);
+    let mut ledger = Ledger::new(report_ttl_ns, None);
     ledger.open(W);
     ledger
 }
@@ -27,11 +27,20 @@ fn reported(ledger: &Ledger, now_ns: u64) -> Option<(u64, u64)> {
 }
 
 #[test]
-fn an_answer_of_500_or_above_is_a_failure_and_a_refusal_is_not() {
+fn only_an_answer_of_500_or_above_is_a_failure_and_a_full_queue_is_none() {
     let completed = Outcome::Completed { cached_tokens: Some(3), prompt_tokens: Some(9) };
-    for (status, outcome) in
-        [(200, completed), (400, completed), (499, completed), (500, Outcome::Failed), (503, Outcome::Failed)]
-    {
+    for (status, outcome) in [
+        (200, completed),
+        (399, completed),
+        (400, Outcome::Refused),
+        (429, Outcome::Refused),
+        (499, Outcome::Refused),
+        (500, Outcome::Failed),
+        (502, Outcome::Failed),
+        (503, Outcome::Refused),
+        (504, Outcome::Failed),
+        (999, Outcome::Failed),
+    ] {
         assert_eq!(Outcome::of_status(status, Some(3), Some(9)), outcome, "{status}");
     }
 }
@@ -51,11 +60,11 @@ fn a_leg_is_counted_in_requests_and_tokens_until_it_ends() {
     ledger.progress(2, a, 10);
     ledger.progress(2, a, 7);
     assert_eq!(now(&ledger), load(2, 50, 160), "output does not shrink");
-    assert!(ledger.finish(3, a, DONE));
+    assert!(ledger.finish(3, a, DONE).existed);
     assert_eq!(now(&ledger), load(1, 50, 50));
-    assert!(ledger.finish(3, b, Outcome::ClientGone));
+    assert!(ledger.finish(3, b, Outcome::ClientGone).existed);
     assert_eq!(now(&ledger), Load::default());
-    let tally = Tally { assigned: 2, completed: 1, failed: 0, client_gone: 1 };
+    let tally = Tally { assigned: 2, completed: 1, refused: 0, failed: 0, client_gone: 1 };
     assert_eq!(ledger.accounts()[0].tally(), tally);
 }
 
@@ -63,11 +72,11 @@ fn a_leg_is_counted_in_requests_and_tokens_until_it_ends() {
 fn a_lease_ends_once_and_its_id_never_comes_back() {
     let mut ledger = ledger(None);
     let a = ledger.book(0, W, 100);
-    assert!(ledger.finish(1, a, Outcome::Failed));
+    assert!(ledger.finish(1, a, Outcome::Failed).existed);
     let b = ledger.book(2, W, 100);
     assert_ne!(a, b);
-    assert!(!ledger.finish(3, a, DONE) && !ledger.first_token(3, a) && !ledger.progress(3, a, 1));
-    assert!(!ledger.finish(3, LeaseId(99), DONE), "a lease that never was");
+    assert!(!ledger.finish(3, a, DONE).existed && !ledger.first_token(3, a) && !ledger.progress(3, a, 1));
+    assert!(!ledger.finish(3, LeaseId(99), DONE).existed, "a lease that never was");
     assert_eq!(ledger.accounts()[0].load(), load(1, 100, 100), "b is untouched");
 }
 
@@ -77,7 +86,7 @@ fn absurd_lengths_do_no_harm() {
     let leases: Vec<LeaseId> = (0..100).map(|_| ledger.book(0, W, u64::MAX)).collect();
     leases.iter().for_each(|lease| assert!(ledger.progress(0, *lease, u64::MAX)));
     assert_eq!(ledger.accounts()[0].load().tokens, 200 * MAX_LEASE_TOKENS);
-    leases.iter().for_each(|lease| assert!(ledger.finish(0, *lease, DONE)));
+    leases.iter().for_each(|lease| assert!(ledger.finish(0, *lease, DONE).existed));
     assert_eq!(ledger.accounts()[0].load(), Load::default());
 }
 
@@ -87,7 +96,7 @@ fn the_account_of_a_removed_worker_stays_until_its_last_leg_has_ended() {
     let a = ledger.book(0, W, 100);
     ledger.retire(W);
     assert_eq!(ledger.accounts().len(), 1);
-    assert!(ledger.finish(1, a, DONE));
+    assert!(ledger.finish(1, a, DONE).existed);
     assert_eq!(ledger.accounts().len(), 0);
     ledger.open(WorkerId(4));
     ledger.retire(WorkerId(4));
@@ -118,7 +127,7 @@ fn a_worker_has_at_least_the_requests_that_are_in_flight_from_here_and_never_les
     let leases: Vec<LeaseId> = (0..5).map(|_| ledger.book(10, W, 100)).collect();
     ledger.report(20, W, Some(report(0, 30)));
     assert_eq!(reported(&ledger, 20), Some((5, 30)), "all five may be in prefill, and share their prompt");
-    leases.iter().take(4).for_each(|lease| assert!(ledger.finish(30, *lease, DONE)));
+    leases.iter().take(4).for_each(|lease| assert!(ledger.finish(30, *lease, DONE).existed));
     assert_eq!(reported(&ledger, 30), Some((1, 0)));
 }
 

@@ -98,8 +98,8 @@ impl Traffic {
 
     fn end(&mut self, at: usize, outcome: Outcome) {
         let lease = self.leases.swap_remove(at);
-        assert!(self.router.finish(self.now_ns, lease, outcome), "{lease:?} was open");
-        assert!(!self.router.finish(self.now_ns, lease, Outcome::Failed), "{lease:?} ended twice");
+        assert!(self.router.finish(self.now_ns, lease, outcome).existed, "{lease:?} was open");
+        assert!(!self.router.finish(self.now_ns, lease, Outcome::Failed).existed, "{lease:?} ended twice");
         assert!(!self.router.first_token(self.now_ns, lease) && !self.router.progress(self.now_ns, lease, 9));
     }
 
@@ -117,7 +117,7 @@ impl Traffic {
         };
         let model = (self.below(3) == 0).then_some("m");
         let request = RouteRequest {
-            scope: self.router.scope(Role::Regular, model),
+            scope: self.router.scope(Role::Regular, model)?,
             prompt: [PromptView::Text(&text), PromptView::Tokens(&[1, 2, 3]), PromptView::Unreadable]
                 [self.below(3)],
             prompt_tokens: text.len() as u64 / 4,
@@ -169,7 +169,7 @@ impl Traffic {
     }
 
     fn eligible(&self, request: &RouteRequest<'_>, model: Option<&str>) -> BTreeSet<WorkerId> {
-        let views = self.router.workers().map(|view| view.worker);
+        let views = self.router.workers(0).map(|view| view.worker);
         let serves =
             |served: &Option<String>| model.is_none() || served.is_none() || served.as_deref() == model;
         let able =
@@ -207,12 +207,12 @@ fn the_books_return_to_zero_whatever_happened() {
                 traffic.end(0, Outcome::Failed);
             }
             assert_eq!(traffic.router.in_flight(), 0);
-            assert!(traffic.router.workers().all(|view| view.load == Load::default()));
+            assert!(traffic.router.workers(0).all(|view| view.load == Load::default()));
             let tally = |view: crate::WorkerView<'_>| view.tally;
             let open = |tally: crate::ledger::Tally| {
                 tally.assigned - tally.completed - tally.failed - tally.client_gone
             };
-            assert!(traffic.router.workers().map(tally).all(|tally| open(tally) == 0));
+            assert!(traffic.router.workers(0).map(tally).all(|tally| open(tally) == 0));
             traffic.router.check().expect("the books agree");
         }
     });
@@ -229,7 +229,7 @@ fn load_is_booked_under_every_policy_and_a_shared_prompt_is_no_hot_spot() {
         let loads = in_flight(&router);
         assert_eq!(loads.iter().sum::<u64>(), 1600);
         assert!(loads.iter().all(|load| *load <= 400), "a worker has more than twice the mean: {loads:?}");
-        let tokens: Vec<u64> = router.workers().map(|view| view.load.tokens).collect();
+        let tokens: Vec<u64> = router.workers(0).map(|view| view.load.tokens).collect();
         assert!(tokens.iter().zip(&loads).all(|(tokens, load)| *tokens == 250 * load));
     });
 }

@@ -15,7 +15,7 @@ fn a_refusal_says_why() {
     let mut empty = router(config("random", &[]), 0, 1);
     assert_eq!(empty.assign(0, &REQUEST, &Matches::default()), Err(Unroutable::NoWorkers));
     let mut router = router(config("random", &[]), 2, 1);
-    let decode = RouteRequest { scope: router.scope(Role::Decode, None), ..REQUEST };
+    let decode = RouteRequest { scope: router.scope(Role::Decode, None).expect("always there"), ..REQUEST };
     assert_eq!(router.assign(0, &decode, &Matches::default()), Err(Unroutable::NoWorkers));
     let tried = RouteRequest { exclude: &[WorkerId(0), WorkerId(1)], ..REQUEST };
     assert_eq!(router.assign(0, &tried, &Matches::default()), Err(Unroutable::AllTried { tried: 2 }));
@@ -58,7 +58,7 @@ fn round_robin_has_a_turn_of_its_own_in_each_scope() {
     for n in 2..4 {
         router.add_worker(0, WorkerSpec { role: Role::Prefill, ..worker_spec(n) });
     }
-    let prefill = RouteRequest { scope: router.scope(Role::Prefill, None), ..REQUEST };
+    let prefill = RouteRequest { scope: router.scope(Role::Prefill, None).expect("always there"), ..REQUEST };
     let mut order = Vec::new();
     for _ in 0..3 {
         order.push(book(&mut router));
@@ -108,7 +108,7 @@ fn legs_of_a_removed_worker_stay_booked_until_they_end() {
     let assignment = router.assign(0, &REQUEST, &Matches::default()).expect("a worker is there");
     router.remove_worker(1, assignment.worker);
     assert_eq!((router.in_flight(), in_flight(&router)), (1, vec![0]));
-    assert!(router.finish(2, assignment.lease, DONE));
+    assert!(router.finish(2, assignment.lease, DONE).existed);
     assert_eq!(router.in_flight(), 0);
     router.check().expect("the books agree");
 }
@@ -119,7 +119,7 @@ fn workers_are_shown_with_what_is_in_flight_on_them() {
     router.remove_worker(0, WorkerId(0));
     book(&mut router);
     let shown: Vec<_> =
-        router.workers().map(|view| (view.worker.id.0, view.load, view.tally.assigned)).collect();
+        router.workers(0).map(|view| (view.worker.id.0, view.load, view.tally.assigned)).collect();
     let load = Load { requests: 1, queued_prefill_tokens: 250, tokens: 250 };
     assert_eq!(shown, [(1, load, 1), (2, Load::default(), 0)]);
 }
