@@ -37,7 +37,10 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let urls: Vec<String> = host.urls().collect();
     let mut stdout = std::io::stdout();
-    let line = serde_json::json!({ "listening": urls });
+    let mut line = serde_json::json!({ "listening": urls });
+    if let Some(control) = host.control() {
+        line["control"] = format!("http://{control}").into();
+    }
     if writeln!(stdout, "{line}").and_then(|()| stdout.flush()).is_err() {
         // Whoever started this is gone.
         return ExitCode::from(EXIT_START);
@@ -97,7 +100,11 @@ struct StartFailure {
 fn start(args: &Args) -> Result<Host, StartFailure> {
     let config = args.resolve().map_err(|message| StartFailure { message, code: EXIT_USAGE })?;
     Host::start(&config).map_err(|error| {
-        let code = if matches!(error, StartError::Config(_)) { EXIT_USAGE } else { EXIT_START };
+        let code = if matches!(error, StartError::Config(_) | StartError::NoSuchWorker { .. }) {
+            EXIT_USAGE
+        } else {
+            EXIT_START
+        };
         StartFailure { message: error.to_string(), code }
     })
 }

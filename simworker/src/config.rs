@@ -2,6 +2,8 @@
 
 use simworker_core::{EngineConfig, Preset};
 
+use crate::fault::Assigned;
+
 /// One worker.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
@@ -27,6 +29,37 @@ pub struct WorkerConfig {
     pub request_overhead_ns: u64,
 }
 
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// An emulated engine.
+    Engine,
+    /// Canned replies, at once.
+    Instant {
+        /// From one chunk of a stream to the next, nanoseconds; 0 does without.
+        interval_ns: u64,
+    },
+}
+
+/// What is done to the workers from outside.
+#[derive(Debug, Clone, Default)]
+pub struct WatchConfig {
+    /// The address and port of the control API; port 0 takes a free one.
+    pub control: Option<(String, u16)>,
+    /// What goes wrong from the start.
+    pub faults: Vec<Assigned>,
+    /// Decides which requests a fault with a probability hits.
+    pub seed: u64,
+}
+
+impl WatchConfig {
+    /// Nothing is done to them, and nobody looks.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        self.control.is_none() && self.faults.is_empty()
+    }
+}
+
 /// A process with workers.
 #[derive(Debug, Clone)]
 pub struct HostConfig {
@@ -40,4 +73,8 @@ pub struct HostConfig {
     pub speed: f64,
     /// What each worker is.
     pub worker: WorkerConfig,
+    /// Who answers.
+    pub mode: Mode,
+    /// Faults and the control port.
+    pub watch: WatchConfig,
 }

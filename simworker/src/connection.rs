@@ -28,9 +28,7 @@ impl Listener for Connections {
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         let (stream, address) = Listener::accept(&mut self.0).await;
-        // Frames are small and must not wait for each other; a connection that refuses the option still works.
-        let _ = stream.set_nodelay(true);
-        (Connection { stream, ahead: BytesMut::new() }, address)
+        (Connection::new(stream), address)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -47,6 +45,18 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        // Frames are small and must not wait for each other; a connection that refuses the option still works.
+        let _ = stream.set_nodelay(true);
+        Self { stream, ahead: BytesMut::new() }
+    }
+
+    /// The client gets a reset, and not an end, when this is dropped. What has not been sent by then is lost.
+    pub(crate) fn reset_on_drop(&self) {
+        // Where this is refused the client gets an end, which is the next best.
+        let _ = self.stream.set_zero_linger();
+    }
+
     /// Reads ahead what is there.
     ///
     /// # Errors

@@ -4,15 +4,21 @@
 //! pacer) drives all engines to their deadlines on a scaled clock; HTTP tasks hand requests in and read progress from
 //! one mailbox per request. A mailbox holds the latest count of tokens and not a queue of them, so a slow reader
 //! costs no memory.
+//!
+//! A host can also answer at once from canned replies, without engines, and in both modes it can be watched and made
+//! to fail on demand, at the start ([`fault`]) or through a control port.
 
 pub mod cli;
 mod clock;
 pub mod config;
 mod connection;
+pub mod fault;
 pub mod host;
 mod http;
+mod instant;
 mod latency;
 mod mailbox;
 mod pacer;
 mod ticket;
+mod watch;
 mod worker;

@@ -55,8 +55,8 @@ pub(crate) struct Worker {
     pub(crate) config: WorkerConfig,
     /// Place in the host.
     index: u32,
-    /// Wall time of the start, seconds since the epoch.
-    pub(crate) started: f64,
+    /// Wall time of the start, seconds since the epoch, as the bits of a double.
+    started: AtomicU64,
     /// The bounds on the length of requests.
     pub(crate) limits: Limits,
     clock: ScaledClock,
@@ -78,6 +78,8 @@ struct Inner {
     rids: BTreeMap<String, RequestId>,
     events: Vec<Event>,
     latencies: Latencies,
+    /// The load that is told in place of the real one, and since when, in seconds since the epoch.
+    frozen: Option<(EngineLoads, f64)>,
 }
 
 /// A request that has not ended.
@@ -109,11 +111,12 @@ impl Worker {
             rids: BTreeMap::new(),
             events: Vec::new(),
             latencies: Latencies::default(),
+            frozen: None,
         };
         Ok(Self {
             config,
             index,
-            started: unix_seconds(),
+            started: AtomicU64::new(unix_seconds().to_bits()),
             limits,
             clock,
             alarm,
@@ -121,6 +124,42 @@ impl Worker {
             unnamed: AtomicU64::new(0),
             inner: Mutex::new(inner),
         })
+    }
+
+    /// Wall time of the start, seconds since the epoch.
+    pub(crate) fn started(&self) -> f64 {
+        f64::from_bits(self.started.load(Ordering::Relaxed))
+    }
+
+    /// Begins anew, as a process that died and came back: requests are lost, the cache and the counters are empty.
+    pub(crate) fn restart(&self) {
+        self.with(|inner, _| {
+            if let Ok(engine) = Engine::new(self.config.engine.clone()) {
+                inner.engine = engine;
+            }
+            inner.arrivals.clear();
+            inner.live.clear();
+            inner.rids.clear();
+            inner.events.clear();
+            inner.latencies = Latencies::default();
+        });
+        self.started.store(unix_seconds().to_bits(), Ordering::Relaxed);
+    }
+
+    /// From now on the load that is told is that of this moment, or again the real one.
+    pub(crate) fn freeze_loads(&self, is_frozen: bool) {
+        self.with(|inner, _| {
+            if !is_frozen {
+                inner.frozen = None;
+            } else if inner.frozen.is_none() {
+                inner.frozen = Some((inner.engine.loads(), unix_seconds()));
+            }
+        });
+    }
+
+    /// The load to tell, and the moment it is of in seconds since the epoch.
+    pub(crate) fn told_loads(&self) -> (EngineLoads, f64) {
+        self.with(|inner, _| inner.frozen.unwrap_or_else(|| (inner.engine.loads(), unix_seconds())))
     }
 
     /// When the pacer must look at this worker next, in engine time.
@@ -177,7 +216,7 @@ impl Worker {
     /// An id for a request that came without one: unique, and not a function of the wall clock's resolution.
     pub(crate) fn fresh_rid(&self) -> String {
         let count = self.unnamed.fetch_add(1, Ordering::Relaxed);
-        let seed = mix(self.started.to_bits() ^ mix(count ^ u64::from(self.index) << 40));
+        let seed = mix(self.started().to_bits() ^ mix(count ^ u64::from(self.index) << 40));
         format!("{seed:016x}{:016x}", mix(seed))
     }
 

@@ -49,6 +49,19 @@ fn workers_listen_each_on_its_own_port_until_stdin_closes() {
 }
 
 #[test]
+fn the_control_port_is_in_the_line() {
+    let flags = "--instant --port 0 --control-port 0 --fault 0:status=503 --exit-with-stdin";
+    let mut child = command(flags).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let answer = get(json["control"].as_str().unwrap(), "/workers/0/faults");
+    assert!(answer.contains("{\"status\":[{\"hits\":0,\"value\":\"503\"}]}"), "{answer}");
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn wrong_flags_are_one_line_and_exit_code_2() {
     let cases = [
         ("--no-such-flag", "--no-such-flag"),
@@ -58,6 +71,11 @@ fn wrong_flags_are_one_line_and_exit_code_2() {
         ("--page-size 0 --port 0", "page_size"),
         ("--context-length 0 --port 0", "context_len"),
         ("--port 65535 --workers 9", "--port"),
+        ("--fault slow=1", "delay-head"),
+        ("--fault status=9", "200 to 599"),
+        ("--fault 9:status=500 --port 0", "worker 9"),
+        ("--instant-interval-ms 1", "--instant"),
+        ("--instant --instant-interval-ms -1", "--instant-interval-ms"),
     ];
     for (flags, word) in cases {
         let output = run(flags);
@@ -89,6 +107,7 @@ fn help_is_no_error() {
         "slru",
         "[default: 8192]",
         "  5  the workers could not start",
+        "  idle-close=VALUE: connections without a request for so long are closed",
     ] {
         assert!(text.contains(word), "{word}: {text}");
     }

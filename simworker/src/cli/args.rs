@@ -6,9 +6,28 @@ use protocol::duration;
 use simworker_core::cache::Eviction;
 use simworker_core::{EngineConfig, PRESETS, Pace, Preset, Schedule, preset};
 
-use crate::config::{HostConfig, WorkerConfig};
+use crate::config::{HostConfig, Mode, WatchConfig, WorkerConfig};
+use crate::fault::{self, Assigned, FaultError};
+
+/// What follows the list of flags.
+fn after_help() -> String {
+    format!("{FAULTS}{}\n{AFTER_HELP}", fault::help())
+}
+
+const FAULTS: &str = "\
+Faults, for --fault and for the control port:
+";
 
 const AFTER_HELP: &str = "\
+Options of faults: times=N (only the next N requests), probability=P (0 to 1), path=PREFIX (requests of any method \
+whose path begins like this; without it, requests with POST or PUT), and for status also retry-after=TEXT and \
+body=TEXT, which must be the last. They follow the value: --fault status=503,times=2,retry-after=1,path=/generate. \
+Several faults combine; of two with the same effect the first one that still applies counts.
+
+The control port speaks JSON: GET /workers; GET (?since=SEQ) and DELETE /workers/I/seen; GET, PUT (all), PATCH (by \
+key, null takes away) and DELETE /workers/I/faults with bodies such as {\"status\": {\"value\": 503, \"times\": 2}}; \
+POST /workers/I/restart (?down=DURATION).
+
 Other common flags of sglang.launch_server that change nothing a client sees (--tp-size, --mem-fraction-static, \
 --trust-remote-code, --log-level and the like) are accepted and ignored with a warning.
 
@@ -19,7 +38,7 @@ Exit codes:
 
 /// Mock SGLang workers: real endpoints, emulated engines.
 #[derive(Debug, Parser)]
-#[command(name = "simworker", version, after_help = AFTER_HELP)]
+#[command(name = "simworker", version, after_help = after_help())]
 pub(super) struct Args {
     /// Workers in this process, each with its own port and engine.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -109,6 +128,27 @@ pub(super) struct Args {
     /// Data-parallel ranks of a worker; there is one.
     #[arg(long, aliases = ["data-parallel-size", "dp"], value_name = "N", default_value_t = 1, value_parser = parse_ranks)]
     dp_size: u32,
+    /// Answer at once from canned replies, without engines; flags about engines then show in the info routes only.
+    #[arg(long)]
+    instant: bool,
+    /// With --instant: milliseconds from one chunk of a stream to the next; fractions are allowed.
+    #[arg(long, value_name = "MS", default_value = "0", requires = "instant", allow_negative_numbers = true,
+        value_parser = parse_interval)]
+    instant_interval_ms: u64,
+    /// Something that goes wrong from the start, as KEY=VALUE or, on one worker counted from 0, INDEX:KEY=VALUE; may
+    /// be repeated. See below.
+    #[arg(long, value_name = "[INDEX:]KEY=VALUE", value_parser = parse_fault)]
+    fault: Vec<Assigned>,
+    /// Decides which requests a fault with a probability hits.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    fault_seed: u64,
+    /// Port of the control API, which shows what workers saw and sets faults; 0 takes a free one. It is in the line
+    /// that is printed at the start.
+    #[arg(long, value_name = "PORT")]
+    control_port: Option<u16>,
+    /// Address of the control API, which has no authentication.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", requires = "control_port")]
+    control_host: String,
     /// Exit when standard input closes.
     #[arg(long)]
     pub(super) exit_with_stdin: bool,
@@ -159,6 +199,20 @@ fn parse_overhead(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Nanoseconds of a number of milliseconds.
+fn parse_interval(text: &str) -> Result<u64, String> {
+    let ms: f64 = text.parse().map_err(|_| "a number of milliseconds is needed".to_owned())?;
+    if (0.0..=3.6e6).contains(&ms) {
+        Ok((ms * 1e6) as u64)
+    } else {
+        Err("it must be between 0 and 3600000".into())
+    }
+}
+
+fn parse_fault(text: &str) -> Result<Assigned, FaultError> {
+    Assigned::parse(text)
+}
+
 fn parse_ranks(text: &str) -> Result<u32, &'static str> {
     if text == "1" { Ok(1) } else { Err("a worker is one data-parallel rank; start more with --workers") }
 }
@@ -182,6 +236,15 @@ impl Args {
             port: self.port,
             speed: self.speed,
             worker: self.worker(),
+            mode: match self.instant {
+                true => Mode::Instant { interval_ns: self.instant_interval_ms },
+                false => Mode::Engine,
+            },
+            watch: WatchConfig {
+                control: self.control_port.map(|port| (self.control_host.clone(), port)),
+                faults: self.fault.clone(),
+                seed: self.fault_seed,
+            },
         })
     }
 

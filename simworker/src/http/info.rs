@@ -54,7 +54,7 @@ fn card(worker: &Worker) -> ModelCard<'_> {
     ModelCard {
         id: name,
         object: "model",
-        created: worker.started as u64,
+        created: worker.started() as u64,
         owned_by: "sglang",
         root: name,
         parent: None,
@@ -82,7 +82,7 @@ pub(super) async fn server_info(State(worker): State<Arc<Worker>>) -> Response {
             "max_total_num_tokens": loads.max_total_tokens,
             "max_req_input_len": worker.limits.max_input_len(),
             "status": "ready",
-            "startup_time": worker.started,
+            "startup_time": worker.started(),
             "kv_events": null,
             "internal_states": [state],
             "version": VERSION,

@@ -70,7 +70,7 @@ fn answer(worker: &Worker, query: &LoadsQuery) -> Result<Response, Failure> {
         return Err(Failure::bad_request(format!("dp_rank is {rank}; it must be in the range [0, 1)")));
     }
     let now = unix_seconds();
-    let load = rank_load(worker, sections, now);
+    let load = rank_load(worker, sections);
     match query.format.as_deref() {
         None | Some("json") => Ok(json(&LoadsResponse {
             timestamp: rfc3339(now),
@@ -88,10 +88,10 @@ fn answer(worker: &Worker, query: &LoadsQuery) -> Result<Response, Failure> {
     }
 }
 
-fn rank_load(worker: &Worker, sections: Sections, now: f64) -> RankLoad {
-    let (loads, _) = worker.report();
+fn rank_load(worker: &Worker, sections: Sections) -> RankLoad {
+    let (loads, timestamp) = worker.told_loads();
     RankLoad {
-        timestamp: now,
+        timestamp,
         dp_rank: 0,
         num_running_reqs: loads.running,
         num_waiting_reqs: loads.waiting,
@@ -166,7 +166,7 @@ fn prometheus(load: &RankLoad) -> String {
 
 /// `/get_load`, which older engines have in place of `/v1/loads`.
 pub(super) async fn legacy(State(worker): State<Arc<Worker>>) -> Response {
-    let (loads, _) = worker.report();
+    let (loads, _) = worker.told_loads();
     json(&[LegacyLoad {
         dp_rank: 0,
         num_reqs: loads.running + loads.waiting,

@@ -3,6 +3,7 @@
 mod chat;
 mod completions;
 mod control;
+pub(crate) mod drain;
 mod failure;
 mod fields;
 mod generate;
@@ -13,6 +14,7 @@ mod metrics;
 mod openai;
 mod request;
 mod stream;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -47,6 +49,10 @@ pub(crate) fn routes(worker: Arc<Worker>) -> Router {
         .route("/metrics", get(metrics::metrics))
         .route("/flush_cache", get(control::flush).post(control::flush))
         .route("/abort_request", post(control::abort))
+        .route("/tokenize", post(tokens::tokenize))
+        .route("/v1/tokenize", post(tokens::tokenize))
+        .route("/detokenize", post(tokens::detokenize))
+        .route("/v1/detokenize", post(tokens::detokenize))
         .route("/generate", post(generate::generate).put(generate::generate))
         .route("/v1/completions", post(completions::completions))
         .route("/v1/chat/completions", post(chat::chat))
@@ -66,6 +72,6 @@ fn write_json(out: &mut Vec<u8>, value: &impl Serialize) {
 }
 
 /// `value` as a JSON answer.
-fn json(value: &impl Serialize) -> Response {
+pub(crate) fn json(value: &impl Serialize) -> Response {
     ([(CONTENT_TYPE, "application/json")], json_text(value)).into_response()
 }

@@ -1,12 +1,13 @@
 //! A worker to ask, and a small HTTP client to ask it with.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use protocol::sse::Splitter;
 use serde_json::Value;
-use simworker::config::{HostConfig, WorkerConfig};
+use simworker::config::{HostConfig, Mode, WatchConfig, WorkerConfig};
+use simworker::fault::Assigned;
 use simworker::host::Host;
 use simworker_core::{EngineConfig, Pace, preset};
 
@@ -16,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// One worker.
 pub(crate) struct Worker {
     host: Host,
+    /// Of the worker that is asked.
+    address: SocketAddr,
 }
 
 /// An answer as it came.
@@ -56,22 +59,66 @@ impl Worker {
 
     /// One that runs at another speed.
     pub(crate) fn at_speed(speed: f64, change: impl FnOnce(&mut WorkerConfig)) -> Self {
-        let preset = preset("a100-80g-llama3-8b").unwrap();
-        let mut worker = WorkerConfig {
-            engine: EngineConfig { pace: Pace::Step, ..EngineConfig::of(preset) },
-            preset,
-            model_path: "org/mock".into(),
-            served_model_name: "mock".into(),
-            stream_interval: 1,
-            incremental_streaming_output: false,
-            enable_cache_report: true,
-            health_generation: false,
-            legacy_loads: false,
-            request_overhead_ns: 3_000_000,
-        };
+        let mut worker = defaults();
         change(&mut worker);
-        let config = HostConfig { workers: 1, host: "127.0.0.1".into(), port: 0, speed, worker };
-        Self { host: Host::start(&config).unwrap() }
+        Self::host(worker, speed, 1, Mode::Engine, WatchConfig::default())
+    }
+
+    /// A worker of this kind with a control port and these faults.
+    pub(crate) fn watched(mode: Mode, faults: &[&str]) -> Self {
+        Self::watched_at(50.0, mode, faults)
+    }
+
+    /// One that runs at another speed.
+    pub(crate) fn watched_at(speed: f64, mode: Mode, faults: &[&str]) -> Self {
+        let faults = faults.iter().map(|text| Assigned::parse(text).unwrap()).collect();
+        let control = Some(("127.0.0.1".to_owned(), 0));
+        Self::host(defaults(), speed, 2, mode, WatchConfig { control, faults, seed: 1 })
+    }
+
+    /// Two workers that answer at once.
+    pub(crate) fn instant(interval_ns: u64) -> Self {
+        Self::host(defaults(), 1.0, 2, Mode::Instant { interval_ns }, WatchConfig::default())
+    }
+
+    fn host(worker: WorkerConfig, speed: f64, workers: u32, mode: Mode, watch: WatchConfig) -> Self {
+        let config = HostConfig { workers, host: "127.0.0.1".into(), port: 0, speed, worker, mode, watch };
+        let host = Host::start(&config).unwrap();
+        let address = host.addresses()[0];
+        Self { host, address }
+    }
+
+    /// Turns to the second worker.
+    pub(crate) fn second(mut self) -> Self {
+        self.address = self.host.addresses()[1];
+        self
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Asks the control port.
+    pub(crate) fn control(&self, method: &str, path: &str, body: &str) -> Answer {
+        read(open_at(self.host.control().unwrap(), method, path, "application/json", body))
+    }
+
+    /// What the first worker saw.
+    pub(crate) fn seen(&self) -> Value {
+        self.control("GET", "/workers/0/seen", "").json()
+    }
+
+    /// Looks until what was seen is as it should be.
+    pub(crate) fn wait_to_see(&self, what: &str, as_it_should_be: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let seen = self.seen();
+            if as_it_should_be(&seen) {
+                return seen;
+            }
+            assert!(Instant::now() < deadline, "{what}: {seen}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
@@ -99,17 +146,11 @@ impl Worker {
 
     /// Sends bytes as they are and does not wait for an answer.
     pub(crate) fn send_raw(&self, bytes: &[u8]) -> TcpStream {
-        let mut connection = TcpStream::connect(self.host.addresses()[0]).unwrap();
-        connection.set_read_timeout(Some(PATIENCE)).unwrap();
-        connection.write_all(bytes).unwrap();
-        connection
+        raw(self.address, bytes)
     }
 
     fn open(&self, method: &str, path: &str, content_type: &str, body: &str) -> TcpStream {
-        let kind =
-            if content_type.is_empty() { String::new() } else { format!("content-type: {content_type}\r\n") };
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{kind}");
-        self.send_raw(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes())
+        open_at(self.address, method, path, content_type, body)
     }
 
     /// The load of the worker's one rank.
@@ -136,6 +177,36 @@ impl Worker {
         };
         self.wait_for("the engine is idle", idle);
     }
+}
+
+fn defaults() -> WorkerConfig {
+    let preset = preset("a100-80g-llama3-8b").unwrap();
+    WorkerConfig {
+        engine: EngineConfig { pace: Pace::Step, ..EngineConfig::of(preset) },
+        preset,
+        model_path: "org/mock".into(),
+        served_model_name: "mock".into(),
+        stream_interval: 1,
+        incremental_streaming_output: false,
+        enable_cache_report: true,
+        health_generation: false,
+        legacy_loads: false,
+        request_overhead_ns: 3_000_000,
+    }
+}
+
+fn open_at(address: SocketAddr, method: &str, path: &str, content_type: &str, body: &str) -> TcpStream {
+    let kind =
+        if content_type.is_empty() { String::new() } else { format!("content-type: {content_type}\r\n") };
+    let head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{kind}");
+    raw(address, format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes())
+}
+
+fn raw(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+    let mut connection = TcpStream::connect(address).unwrap();
+    connection.set_read_timeout(Some(PATIENCE)).unwrap();
+    connection.write_all(bytes).unwrap();
+    connection
 }
 
 /// Reads an answer to its end.

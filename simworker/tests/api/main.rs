@@ -4,6 +4,9 @@
 
 mod client;
 mod control;
+mod faults;
 mod generate;
 mod info;
+mod instant;
 mod openai;
+mod watch;

@@ -1,0 +1,315 @@
+//! The faults there are. A new one is a variant of [`Kind`], a row of [`ROWS`], and what it does to a [`Plan`] (or,
+//! for a fault of a whole worker, a question that [`super::Faults`] answers).
+
+use std::time::Duration;
+
+use hyper::Method;
+use protocol::duration;
+use serde_json::{Map, Value};
+
+use super::Options;
+use super::plan::{Cut, How, Plan, Point, StatusAnswer};
+
+/// A fault, with its value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    /// The response head comes so much later.
+    DelayHead(Duration),
+    /// So much time before each chunk of a body but the first.
+    DelayChunk(Duration),
+    /// From this point on the connection is silent, and stays open.
+    Stall(Point),
+    /// At this point the connection is reset.
+    Reset(Point),
+    /// At this point the connection is closed.
+    Close(Point),
+    /// The answer is this status.
+    Status(u16),
+    /// Nobody listens.
+    Refuse(Refuse),
+    /// Connections without a request for so long are closed.
+    IdleClose(Duration),
+    /// Connections are closed after an answer that did not say so.
+    CloseAfterAnswer,
+    /// Health checks are answered by this pattern: a status and how many checks get it, over and over.
+    Health(Vec<(u16, u32)>),
+    /// Loads are not what they should be.
+    Loads(Lie),
+}
+
+/// Who is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refuse {
+    /// Who connects.
+    New,
+    /// Those who are connected too: their connections are reset.
+    All,
+}
+
+/// What is told in place of the loads.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Lie {
+    /// The values of the moment at which this was set.
+    Frozen,
+    /// A text that is no JSON.
+    Garbage,
+    /// All counts below zero.
+    Negative,
+    /// Nothing, for ever.
+    Hang,
+    /// This status.
+    Status(u16),
+    /// These members, in every rank's entry.
+    Given(Map<String, Value>),
+}
+
+/// What a fault is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Requests: those with `path`, or else those with a body.
+    Requests,
+    /// `/health` and `/health_generate`.
+    Health,
+    /// `/v1/loads` and `/get_load`.
+    Loads,
+    /// The worker as a whole; options do not apply.
+    Worker,
+}
+
+/// One fault of the table.
+pub(super) struct Row {
+    pub(super) key: &'static str,
+    /// What its value may be, for help and messages.
+    pub(super) allowed: &'static str,
+    pub(super) help: &'static str,
+    pub(super) scope: Scope,
+    pub(super) read: fn(&str) -> Option<Kind>,
+}
+
+const A_DURATION: &str = "a duration such as 50ms";
+const A_POINT: &str = "arrival (or 0: before the body is read), request (after the body, before the head), head, \
+    a number of body bytes, or a number of body chunks such as 3chunks";
+
+/// All faults.
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        key: "delay-head",
+        allowed: A_DURATION,
+        help: "the response head comes so much later",
+        scope: Scope::Requests,
+        read: |text| span(text).map(Kind::DelayHead),
+    },
+    Row {
+        key: "delay-chunk",
+        allowed: A_DURATION,
+        help: "so much time before each chunk of a body but the first",
+        scope: Scope::Requests,
+        read: |text| span(text).map(Kind::DelayChunk),
+    },
+    Row {
+        key: "stall",
+        allowed: A_POINT,
+        help: "silence from this point on, with the connection open",
+        scope: Scope::Requests,
+        read: |text| Point::read(text).map(Kind::Stall),
+    },
+    Row {
+        key: "reset",
+        allowed: A_POINT,
+        help: "the connection is reset (RST) at this point",
+        scope: Scope::Requests,
+        read: |text| Point::read(text).map(Kind::Reset),
+    },
+    Row {
+        key: "close",
+        allowed: A_POINT,
+        help: "the connection is closed (FIN) at this point",
+        scope: Scope::Requests,
+        read: |text| Point::read(text).map(Kind::Close),
+    },
+    Row {
+        key: "status",
+        allowed: "a status from 200 to 599",
+        help: "the answer is this status, with the options body= and retry-after=",
+        scope: Scope::Requests,
+        read: |text| status(text).map(Kind::Status),
+    },
+    Row {
+        key: "refuse",
+        allowed: "new or all",
+        help: "nobody listens; with all, connections that are open are reset too",
+        scope: Scope::Worker,
+        read: |text| match text {
+            "new" => Some(Kind::Refuse(Refuse::New)),
+            "all" => Some(Kind::Refuse(Refuse::All)),
+            _ => None,
+        },
+    },
+    Row {
+        key: "idle-close",
+        allowed: A_DURATION,
+        help: "connections without a request for so long are closed",
+        scope: Scope::Worker,
+        read: |text| span(text).map(Kind::IdleClose),
+    },
+    Row {
+        key: "close-after-answer",
+        allowed: "on",
+        help: "connections are closed after an answer that did not say so",
+        scope: Scope::Requests,
+        read: |text| (text == "on").then_some(Kind::CloseAfterAnswer),
+    },
+    Row {
+        key: "health",
+        allowed: "a status, good or bad, or several with counts such as good*3/bad*2",
+        help: "health checks are answered by this pattern, over and over",
+        scope: Scope::Health,
+        read: |text| pattern(text).map(Kind::Health),
+    },
+    Row {
+        key: "loads",
+        allowed: "frozen, garbage, negative, hang, a status from 200 to 599, or a JSON object of members",
+        help: "loads of the moment this was set, or lies",
+        scope: Scope::Loads,
+        read: |text| lie(text).map(Kind::Loads),
+    },
+];
+
+/// The row with this key.
+pub(super) fn row(key: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.key == key)
+}
+
+/// All keys, for messages.
+pub(super) fn keys() -> String {
+    ROWS.iter().map(|row| row.key).collect::<Vec<_>>().join(", ")
+}
+
+/// One line of help for each fault.
+#[must_use]
+pub fn help() -> String {
+    ROWS.iter().map(|row| format!("  {}=VALUE: {}; VALUE is {}\n", row.key, row.help, row.allowed)).collect()
+}
+
+fn span(text: &str) -> Option<Duration> {
+    duration::parse_ns(text).ok().map(Duration::from_nanos)
+}
+
+fn status(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|status| (200..600).contains(status))
+}
+
+fn pattern(text: &str) -> Option<Vec<(u16, u32)>> {
+    let item = |item: &str| {
+        let (word, count) = item.split_once('*').unwrap_or((item, "1"));
+        let status = match word.trim() {
+            "good" => 200,
+            "bad" => 503,
+            other => status(other)?,
+        };
+        Some((status, count.trim().parse().ok().filter(|count| *count > 0)?))
+    };
+    text.split('/').map(item).collect()
+}
+
+fn lie(text: &str) -> Option<Lie> {
+    Some(match text {
+        "frozen" => Lie::Frozen,
+        "garbage" => Lie::Garbage,
+        "negative" => Lie::Negative,
+        "hang" => Lie::Hang,
+        _ if text.starts_with('{') => Lie::Given(serde_json::from_str(text).ok()?),
+        _ => Lie::Status(status(text)?),
+    })
+}
+
+impl Scope {
+    /// Whether a request is of this scope.
+    pub(super) fn covers(self, method: &Method, path: &str, filter: Option<&str>) -> bool {
+        match self {
+            Self::Worker => false,
+            Self::Health => matches!(path, "/health" | "/health_generate"),
+            Self::Loads => matches!(path, "/v1/loads" | "/get_load"),
+            Self::Requests => match filter {
+                Some(prefix) => path.starts_with(prefix),
+                None => matches!(*method, Method::POST | Method::PUT),
+            },
+        }
+    }
+}
+
+impl Kind {
+    /// Adds what this fault does to a request, unless a fault before it does the like; whether it was added.
+    /// `hits` is how many requests it has been added to.
+    pub(super) fn plan(&self, options: &Options, hits: u64, plan: &mut Plan) -> bool {
+        match self {
+            Self::DelayHead(span) => set(&mut plan.delay_head, *span),
+            Self::DelayChunk(span) => set(&mut plan.delay_chunk, *span),
+            Self::Stall(point) => set(&mut plan.cut, Cut { point: *point, how: How::Stall }),
+            Self::Reset(point) => set(&mut plan.cut, Cut { point: *point, how: How::Reset }),
+            Self::Close(point) => set(&mut plan.cut, Cut { point: *point, how: How::Close }),
+            Self::Status(status) => {
+                let (body, retry_after) = (options.body.clone(), options.retry_after.clone());
+                set(&mut plan.status, StatusAnswer { key: "status", status: *status, body, retry_after })
+            }
+            Self::CloseAfterAnswer => !std::mem::replace(&mut plan.close_after, true),
+            Self::Health(pattern) => match check(pattern, hits) {
+                200 => true,
+                status => set(&mut plan.status, StatusAnswer::bare("health", status)),
+            },
+            Self::Loads(Lie::Status(status)) => set(&mut plan.status, StatusAnswer::bare("loads", *status)),
+            Self::Loads(lie) => set(&mut plan.lie, lie.clone()),
+            Self::Refuse(_) | Self::IdleClose(_) => false,
+        }
+    }
+}
+
+fn set<T>(slot: &mut Option<T>, value: T) -> bool {
+    let is_free = slot.is_none();
+    if is_free {
+        *slot = Some(value);
+    }
+    is_free
+}
+
+/// The status of check number `number` in a pattern that repeats.
+fn check(pattern: &[(u16, u32)], number: u64) -> u16 {
+    let whole: u64 = pattern.iter().map(|(_, count)| u64::from(*count)).sum();
+    let mut place = number % whole.max(1);
+    for (status, count) in pattern {
+        match place.checked_sub(u64::from(*count)) {
+            Some(rest) => place = rest,
+            None => return *status,
+        }
+    }
+    200
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_repeat() {
+        let pattern = pattern("good*2/bad/500*2").unwrap();
+        let seen: Vec<u16> = (0..7).map(|number| check(&pattern, number)).collect();
+        assert_eq!(seen, [200, 200, 503, 500, 500, 200, 200]);
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_refused() {
+        for (key, value) in [
+            ("status", "99"),
+            ("status", "abc"),
+            ("delay-head", "3"),
+            ("reset", "3 apples"),
+            ("refuse", "some"),
+            ("health", "good*0"),
+            ("health", ""),
+            ("loads", "{"),
+            ("close-after-answer", "off"),
+        ] {
+            assert_eq!((row(key).unwrap().read)(value), None, "{key}={value}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Answers that are ready before anybody asks.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+/// Tokens of an answer whose length nobody asked for, and of every whole answer.
+pub(super) const DEFAULT_TOKENS: u32 = 16;
+/// Every prompt is said to have so many tokens.
+const PROMPT_TOKENS: u32 = 32;
+/// Different chunks of a stream; they repeat.
+const PIECES: u32 = 64;
+/// How many numbers an embedding has.
+const EMBEDDING: usize = 16;
+
+/// Which route is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Chat,
+    Completions,
+    Generate,
+    Responses,
+}
+
+/// What stands in every answer of a worker.
+#[derive(Debug, Clone)]
+pub(super) struct Names {
+    /// Tells workers, and their boots, apart.
+    pub(super) id: String,
+    pub(super) model: String,
+    /// Seconds since the epoch.
+    pub(super) created: u64,
+}
+
+/// The chunks of a stream of one kind.
+#[derive(Debug)]
+struct Chunks {
+    only: Bytes,
+    first: Bytes,
+    middle: Vec<Bytes>,
+    last: Vec<Bytes>,
+}
+
+/// All answers of a worker that do not depend on the request.
+#[derive(Debug)]
+pub(super) struct Canned {
+    names: Names,
+    chat: Chunks,
+    completions: Chunks,
+    pub(super) whole_chat: Bytes,
+    pub(super) whole_completion: Bytes,
+    pub(super) whole_generation: Bytes,
+}
+
+/// The text of token `at`: four characters, which differ from those of its neighbours.
+fn piece(at: u32) -> String {
+    format!(" t{:02}", at % PIECES)
+}
+
+fn text(tokens: u32) -> String {
+    (0..tokens).map(piece).collect()
+}
+
+fn usage(tokens: u32) -> Value {
+    json!({
+        "prompt_tokens": PROMPT_TOKENS, "total_tokens": PROMPT_TOKENS + tokens, "completion_tokens": tokens,
+        "prompt_tokens_details": {"cached_tokens": 0}, "reasoning_tokens": 0,
+    })
+}
+
+fn event(value: &Value) -> Bytes {
+    Bytes::from(format!("data: {value}\n\n"))
+}
+
+impl Chunks {
+    /// Of what `make` says for a token, whether it is the first, and whether it is the last.
+    fn new(make: impl Fn(u32, bool, bool) -> Value) -> Self {
+        let all = |last| (0..PIECES).map(|at| event(&make(at, false, last))).collect();
+        Self {
+            only: event(&make(0, true, true)),
+            first: event(&make(0, true, false)),
+            middle: all(false),
+            last: all(true),
+        }
+    }
+
+    fn get(&self, at: u32, total: u32) -> Bytes {
+        let place = (at % PIECES) as usize;
+        match (at == 0, at + 1 == total) {
+            (true, true) => &self.only,
+            (true, false) => &self.first,
+            (false, false) => &self.middle[place],
+            (false, true) => &self.last[place],
+        }
+        .clone()
+    }
+}
+
+impl Canned {
+    /// The answers of a worker with these names.
+    pub(super) fn new(names: Names) -> Self {
+        let n = &names;
+        let chat = Chunks::new(|at, first, last| {
+            let role = first.then_some("assistant");
+            let delta = json!({
+                "role": role, "content": piece(at), "reasoning_content": null, "tool_calls": null,
+            });
+            n.chunk("chat.completion.chunk", "delta", delta, last)
+        });
+        let completions =
+            Chunks::new(|at, _, last| n.chunk("text_completion", "text", json!(piece(at)), last));
+        let message =
+            json!({"role": "assistant", "content": text(DEFAULT_TOKENS), "reasoning_content": null});
+        let whole_chat = n.whole("chat.completion", "message", message);
+        let whole_completion = n.whole("text_completion", "text", json!(text(DEFAULT_TOKENS)));
+        let whole_generation = n.generation(0, DEFAULT_TOKENS, true).to_string().into();
+        Self { chat, completions, whole_chat, whole_completion, whole_generation, names }
+    }
+
+    /// Chunk `at` of a stream of `total`.
+    pub(super) fn chunk(&self, kind: Kind, at: u32, total: u32) -> Bytes {
+        match kind {
+            Kind::Chat => self.chat.get(at, total),
+            Kind::Completions => self.completions.get(at, total),
+            Kind::Generate => event(&self.names.generation(at, at + 1, at + 1 == total)),
+            Kind::Responses => {
+                let delta = json!({
+                    "type": "response.output_text.delta", "item_id": self.names.id, "output_index": 0,
+                    "content_index": 0, "sequence_number": at + 1, "delta": piece(at), "logprobs": [],
+                });
+                Bytes::from(format!("event: response.output_text.delta\ndata: {delta}\n\n"))
+            }
+        }
+    }
+
+    /// What comes after the chunks: the usage, if it is wanted, and the end.
+    pub(super) fn tail(&self, kind: Kind, total: u32, with_usage: bool) -> Bytes {
+        let object = match kind {
+            Kind::Chat if with_usage => "chat.completion.chunk",
+            Kind::Completions if with_usage => "text_completion",
+            _ => return Bytes::from_static(b"data: [DONE]\n\n"),
+        };
+        let Names { id, model, created } = &self.names;
+        let chunk = json!({
+            "id": id, "object": object, "created": created, "model": model, "choices": [], "usage": usage(total),
+        });
+        Bytes::from(format!("data: {chunk}\n\ndata: [DONE]\n\n"))
+    }
+
+    /// What the ids of this worker's responses begin with.
+    pub(super) fn response_prefix(&self) -> String {
+        format!("resp_{}_", self.names.id)
+    }
+
+    /// An answer of `/v1/responses`.
+    pub(super) fn response(&self, id: &str, status: &str) -> Value {
+        let content = json!([{"type": "output_text", "text": text(DEFAULT_TOKENS), "annotations": []}]);
+        let Names { model, created, .. } = &self.names;
+        json!({
+            "id": id, "object": "response", "created_at": created, "model": model, "status": status,
+            "output": [{"type": "message", "role": "assistant", "status": status, "content": content}],
+            "usage": {
+                "input_tokens": PROMPT_TOKENS, "output_tokens": DEFAULT_TOKENS,
+                "total_tokens": PROMPT_TOKENS + DEFAULT_TOKENS,
+            },
+        })
+    }
+
+    /// An answer of `/v1/embeddings` for so many inputs.
+    pub(super) fn embeddings(&self, inputs: usize) -> Value {
+        let numbers = [0.25; EMBEDDING];
+        let entry = |index| json!({"object": "embedding", "index": index, "embedding": numbers});
+        self.list((0..inputs).map(entry).collect())
+    }
+
+    /// An answer of `/v1/classify` for so many inputs.
+    pub(super) fn classes(&self, inputs: usize) -> Value {
+        let entry =
+            |index| json!({"index": index, "label": "LABEL_0", "probs": [0.75, 0.25], "num_classes": 2});
+        self.list((0..inputs).map(entry).collect())
+    }
+
+    /// An answer of `/v1/rerank` for so many documents: the first fits best.
+    pub(super) fn ranks(&self, documents: usize) -> Value {
+        let score = |index: usize| 1.0 / (index + 1) as f64;
+        (0..documents).map(|index| json!({"score": score(index), "index": index, "document": null})).collect()
+    }
+
+    /// An answer of `/v1/score` for so many items.
+    pub(super) fn scores(&self, items: usize) -> Value {
+        json!({
+            "object": "scoring", "model": self.names.model, "scores": vec![[0.75, 0.25]; items],
+            "usage": usage(0),
+        })
+    }
+
+    fn list(&self, data: Vec<Value>) -> Value {
+        let Names { id, model, created } = &self.names;
+        json!({
+            "id": id, "object": "list", "created": created, "model": model, "data": data, "usage": usage(0),
+        })
+    }
+}
+
+impl Names {
+    fn choice(member: &str, value: Value, is_last: bool) -> Value {
+        let reason = is_last.then_some("length");
+        json!({
+            "index": 0, member: value, "logprobs": null, "finish_reason": reason, "matched_stop": null,
+        })
+    }
+
+    fn chunk(&self, object: &str, member: &str, value: Value, is_last: bool) -> Value {
+        let Self { id, model, created } = self;
+        json!({
+            "id": id, "object": object, "created": created, "model": model,
+            "choices": [Self::choice(member, value, is_last)], "usage": null,
+        })
+    }
+
+    fn whole(&self, object: &str, member: &str, value: Value) -> Bytes {
+        let mut answer = self.chunk(object, member, value, true);
+        answer["usage"] = usage(DEFAULT_TOKENS);
+        answer["metadata"] = json!({"weight_version": "default"});
+        answer.to_string().into()
+    }
+
+    /// The part `from..to` of a generation, as SGLang writes it with `--incremental-streaming-output`.
+    fn generation(&self, from: u32, to: u32, is_last: bool) -> Value {
+        let reason = is_last.then(|| json!({"type": "length", "length": to}));
+        json!({
+            "text": (from..to).map(piece).collect::<String>(),
+            "output_ids": (from..to).map(|at| at % PIECES).collect::<Vec<_>>(),
+            "meta_info": {
+                "id": self.id, "finish_reason": reason, "prompt_tokens": PROMPT_TOKENS,
+                "weight_version": "default", "num_retractions": 0, "reasoning_tokens": 0,
+                "completion_tokens": to, "cached_tokens": 0, "cached_tokens_details": {"device": 0, "host": 0},
+                "dp_rank": 0,
+            },
+        })
+    }
+}

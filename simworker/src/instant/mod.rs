@@ -1,0 +1,287 @@
+//! Workers that answer at once from canned replies: what proxies are measured on.
+//!
+//! No engine runs: a whole answer has 16 tokens whatever the body says, a stream has as many chunks as tokens were
+//! asked for, each in a write of its own. Bodies are searched and dropped as they come. Routes without a canned
+//! answer (information, cache, tokenizer) are those of a worker with an idle engine.
+
+mod body;
+mod canned;
+mod scan;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use bytes::Bytes;
+use hyper::body::Body;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::service::Service;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::service::TowerToHyperService;
+use parking_lot::RwLock;
+use protocol::tokenizer::mix;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+pub(crate) use body::AnswerBody;
+use body::TokenStream;
+use canned::{Canned, DEFAULT_TOKENS, Kind, Names};
+use scan::{Scan, Wish};
+
+use crate::http::drain::next_data;
+
+/// Longest request body in bytes.
+const MAX_BODY_BYTES: u64 = 512 << 20;
+/// Longest body of a route that reads it as JSON.
+const MAX_JSON_BYTES: usize = 64 << 20;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
+
+/// A worker without an engine.
+#[derive(Debug)]
+pub(crate) struct Instant {
+    canned: RwLock<Arc<Canned>>,
+    model: String,
+    index: u32,
+    /// From one chunk of a stream to the next.
+    interval: Duration,
+    /// The first number of a response that has not been created yet.
+    responses: AtomicU64,
+    /// For all else.
+    routes: TowerToHyperService<Router>,
+}
+
+/// What a canned route does with a body.
+#[derive(Debug, Clone, Copy)]
+enum Route {
+    /// It is searched, and makes tokens.
+    Tokens(Kind),
+    /// It is read as JSON, which says how many entries the answer has.
+    Entries(Entries),
+}
+
+/// Routes whose answers are lists.
+#[derive(Debug, Clone, Copy)]
+enum Entries {
+    Embeddings,
+    Classes,
+    Ranks,
+    Scores,
+}
+
+fn route(path: &str) -> Option<Route> {
+    Some(match path {
+        "/v1/chat/completions" => Route::Tokens(Kind::Chat),
+        "/generate" => Route::Tokens(Kind::Generate),
+        "/v1/completions" => Route::Tokens(Kind::Completions),
+        "/v1/responses" => Route::Tokens(Kind::Responses),
+        "/v1/embeddings" => Route::Entries(Entries::Embeddings),
+        "/v1/classify" => Route::Entries(Entries::Classes),
+        "/v1/rerank" | "/rerank" => Route::Entries(Entries::Ranks),
+        "/v1/score" => Route::Entries(Entries::Scores),
+        _ => return None,
+    })
+}
+
+type Answer = Response<AnswerBody>;
+
+impl Instant {
+    /// The worker at place `index`, serving `model` since `started` (seconds since the epoch).
+    pub(crate) fn new(model: &str, index: u32, started: f64, interval: Duration, routes: Router) -> Self {
+        Self {
+            canned: RwLock::new(Arc::new(Canned::new(names(model, index, started)))),
+            model: model.to_owned(),
+            index,
+            interval,
+            responses: AtomicU64::new(0),
+            routes: TowerToHyperService::new(routes),
+        }
+    }
+
+    /// Forgets everything, like a process that starts anew.
+    pub(crate) fn restart(&self, started: f64) {
+        let mut canned = self.canned.write();
+        *canned = Arc::new(Canned::new(names(&self.model, self.index, started)));
+        self.responses.store(0, Ordering::Relaxed);
+    }
+
+    /// Answers one request.
+    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Answer
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
+        if *request.method() == Method::POST
+            && let Some(route) = route(request.uri().path())
+        {
+            let body = request.into_body();
+            return match route {
+                Route::Tokens(kind) => self.tokens(kind, body).await,
+                Route::Entries(entries) => self.entries(entries, body).await,
+            };
+        }
+        if let Some(id) = request.uri().path().strip_prefix("/v1/responses/") {
+            return self.response(request.method(), id);
+        }
+        match self.routes.call(request).await {
+            Ok(answer) => answer.map(AnswerBody::Routed),
+            Err(never) => match never {},
+        }
+    }
+
+    async fn tokens<B: Body<Data = Bytes> + Unpin>(&self, kind: Kind, body: B) -> Answer {
+        let Ok(wish) = search(body).await else { return too_long() };
+        let canned = Arc::clone(&self.canned.read());
+        let total = wish.tokens.unwrap_or(DEFAULT_TOKENS);
+        if wish.stream {
+            if kind == Kind::Responses {
+                self.responses.fetch_add(1, Ordering::Relaxed);
+            }
+            let stream = TokenStream::new(canned, kind, total, wish.usage, self.interval);
+            return answer(EVENTS, AnswerBody::Stream(stream));
+        }
+        let bytes = match kind {
+            Kind::Chat => canned.whole_chat.clone(),
+            Kind::Completions => canned.whole_completion.clone(),
+            Kind::Generate => canned.whole_generation.clone(),
+            Kind::Responses => {
+                let number = self.responses.fetch_add(1, Ordering::Relaxed);
+                canned
+                    .response(&format!("{}{number}", canned.response_prefix()), "completed")
+                    .to_string()
+                    .into()
+            }
+        };
+        answer(JSON, AnswerBody::whole(bytes))
+    }
+
+    async fn entries<B: Body<Data = Bytes> + Unpin>(&self, entries: Entries, body: B) -> Answer {
+        let Ok(body) = collect(body).await else { return too_long() };
+        let Ok(lists) = serde_json::from_slice::<Lists>(&body) else {
+            return failure(StatusCode::BAD_REQUEST, "The body is not a JSON object.");
+        };
+        let canned = Arc::clone(&self.canned.read());
+        let value = match entries {
+            Entries::Embeddings => canned.embeddings(lists.input.len()),
+            Entries::Classes => canned.classes(lists.input.len()),
+            Entries::Ranks => canned.ranks(lists.documents.len()),
+            Entries::Scores => canned.scores(lists.items.len()),
+        };
+        answer(JSON, AnswerBody::whole(value.to_string()))
+    }
+
+    /// A response that was created before, or its cancellation: known only here, and only since the last start.
+    fn response(&self, method: &Method, rest: &str) -> Answer {
+        let (id, status) = match (method, rest.strip_suffix("/cancel")) {
+            (&Method::GET, None) => (rest, "completed"),
+            (&Method::POST, Some(id)) => (id, "cancelled"),
+            _ => return failure(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"),
+        };
+        let canned = Arc::clone(&self.canned.read());
+        let number = id.strip_prefix(&canned.response_prefix()).and_then(|number| number.parse::<u64>().ok());
+        if number.is_some_and(|number| number < self.responses.load(Ordering::Relaxed)) {
+            return answer(JSON, AnswerBody::whole(canned.response(id, status).to_string()));
+        }
+        failure(StatusCode::NOT_FOUND, &format!("Response with id '{id}' not found."))
+    }
+}
+
+fn names(model: &str, index: u32, started: f64) -> Names {
+    let id = format!("worker-{index}-{:016x}", mix(started.to_bits() ^ u64::from(index)));
+    Names { id, model: model.to_owned(), created: started as u64 }
+}
+
+fn answer(kind: HeaderValue, body: AnswerBody) -> Answer {
+    let mut answer = Response::new(body);
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
+}
+
+fn failure(status: StatusCode, message: &str) -> Answer {
+    let body = serde_json::json!({
+        "object": "error", "message": message, "type": status.as_str(), "param": null, "code": status.as_u16(),
+    });
+    let mut answer = answer(JSON, AnswerBody::whole(body.to_string()));
+    *answer.status_mut() = status;
+    answer
+}
+
+fn too_long() -> Answer {
+    failure(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long, or it was cut.")
+}
+
+/// The body was cut or is longer than is read.
+struct Unread;
+
+/// Searches a body without keeping it.
+async fn search<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Result<Wish, Unread> {
+    let Some(first) = next_data(&mut body).await else { return Ok(Wish::default()) };
+    let first = first.map_err(|_| Unread)?;
+    if body.is_end_stream() {
+        return Ok(Wish::of(&first));
+    }
+    let (mut scan, mut length) = (Scan::default(), first.len() as u64);
+    scan.push(&first);
+    while let Some(piece) = next_data(&mut body).await {
+        let piece = piece.map_err(|_| Unread)?;
+        length += piece.len() as u64;
+        if length > MAX_BODY_BYTES {
+            return Err(Unread);
+        }
+        scan.push(&piece);
+    }
+    Ok(scan.wish())
+}
+
+async fn collect<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Result<Vec<u8>, Unread> {
+    let mut all = Vec::new();
+    while let Some(piece) = next_data(&mut body).await {
+        let piece = piece.map_err(|_| Unread)?;
+        if all.len() + piece.len() > MAX_JSON_BYTES {
+            return Err(Unread);
+        }
+        all.extend_from_slice(&piece);
+    }
+    Ok(all)
+}
+
+/// The members that say how many entries an answer has.
+#[derive(Debug, Default, Deserialize)]
+struct Lists {
+    #[serde(default)]
+    input: Inputs,
+    #[serde(default)]
+    documents: Inputs,
+    #[serde(default)]
+    items: Inputs,
+}
+
+/// Texts, lists of tokens, or one of them.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Inputs {
+    Texts(Vec<String>),
+    Tokens(Vec<Vec<u32>>),
+    One(IgnoredAny),
+}
+
+impl Default for Inputs {
+    fn default() -> Self {
+        Self::One(IgnoredAny)
+    }
+}
+
+impl Inputs {
+    fn len(&self) -> usize {
+        match self {
+            Self::Texts(all) => all.len(),
+            Self::Tokens(all) => all.len(),
+            Self::One(_) => 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

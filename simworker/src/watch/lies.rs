@@ -1,0 +1,50 @@
+//! Answers about load that are not true.
+
+use hyper::Response;
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use serde_json::{Map, Value};
+
+use crate::http::drain::next_data;
+use crate::instant::AnswerBody;
+
+/// A text that is no JSON, called JSON.
+pub(super) fn garbage() -> Response<AnswerBody> {
+    let mut answer = Response::new(AnswerBody::whole("{\"loads\":[{\"num_running_reqs\":"));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}
+
+/// The same answer with every rank's entry changed.
+pub(super) async fn retold(
+    mut answer: Response<AnswerBody>,
+    change: impl Fn(&mut Map<String, Value>),
+) -> Response<AnswerBody> {
+    let mut text = Vec::new();
+    while let Some(Ok(data)) = next_data(answer.body_mut()).await {
+        text.extend_from_slice(&data);
+    }
+    if let Ok(mut value) = serde_json::from_slice::<Value>(&text) {
+        for entry in entries(&mut value) {
+            change(entry);
+        }
+        text = value.to_string().into_bytes();
+    }
+    answer.headers_mut().remove(CONTENT_LENGTH);
+    answer.map(|_| AnswerBody::whole(text))
+}
+
+/// The entries of `/v1/loads`, or of `/get_load`, whose answer is the list itself.
+fn entries(value: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
+    let list = if value.is_array() { Some(value) } else { value.get_mut("loads") };
+    list.and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+/// Makes every count negative, zero included; the rank and the time stay.
+pub(super) fn negate(entry: &mut Map<String, Value>) {
+    for (key, value) in entry.iter_mut() {
+        let count = value.as_i64().filter(|_| !matches!(key.as_str(), "dp_rank" | "timestamp"));
+        if let Some(count) = count {
+            *value = Value::from(-1 - count);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! A worker with what is done to it: its faults, its books, and the signals to its connections.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::service::Service;
+use hyper::{Request, Response};
+use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::seen::Log;
+use super::visit::SeenBody;
+use crate::fault::{Active, Fault, Faults, Plan, Refuse, to_json};
+use crate::instant::{AnswerBody, Instant as InstantWorker};
+use crate::worker::Worker;
+
+/// Who answers.
+#[derive(Debug)]
+pub(crate) enum Subject {
+    /// An engine, by these routes.
+    Engine(TowerToHyperService<Router>),
+    /// Canned replies.
+    Instant(Arc<InstantWorker>),
+}
+
+/// A worker under control.
+#[derive(Debug)]
+pub(crate) struct Station {
+    pub(super) address: SocketAddr,
+    worker: Arc<Worker>,
+    subject: Subject,
+    faults: Faults,
+    log: Option<Log>,
+    connections: AtomicU64,
+    open: AtomicU64,
+    boots: AtomicU64,
+    /// After a restart nobody listens until then.
+    down_until: Mutex<Option<Instant>>,
+    /// Counts changes of anything that connections or the listener go by.
+    changed: watch::Sender<u64>,
+    /// Counts the times that all connections were reset.
+    killed: watch::Sender<u64>,
+    /// Whether the port is open.
+    listening: watch::Sender<bool>,
+}
+
+impl Station {
+    pub(crate) fn new(
+        address: SocketAddr,
+        worker: Arc<Worker>,
+        subject: Subject,
+        faults: Faults,
+        with_log: bool,
+    ) -> Self {
+        let this = Self {
+            address,
+            worker,
+            subject,
+            faults,
+            log: with_log.then(Log::default),
+            connections: AtomicU64::new(0),
+            open: AtomicU64::new(0),
+            boots: AtomicU64::new(1),
+            down_until: Mutex::new(None),
+            changed: watch::Sender::new(0),
+            killed: watch::Sender::new(0),
+            listening: watch::Sender::new(true),
+        };
+        this.worker.freeze_loads(this.faults.frozen());
+        this
+    }
+
+    /// The books, if they are kept.
+    pub(crate) fn log(&self) -> Option<&Log> {
+        self.log.as_ref()
+    }
+
+    /// The answer of the worker itself.
+    pub(super) async fn answer(&self, request: Request<SeenBody>) -> Response<AnswerBody> {
+        match &self.subject {
+            Subject::Instant(instant) => instant.answer(request).await,
+            Subject::Engine(routes) => match routes.call(request).await {
+                Ok(answer) => answer.map(AnswerBody::Routed),
+                Err(never) => match never {},
+            },
+        }
+    }
+
+    /// What is to happen to this request.
+    pub(super) fn plan<B>(&self, request: &Request<B>) -> Plan {
+        self.faults.plan(request.method(), request.uri().path())
+    }
+
+    /// Changes the faults and lets them take effect.
+    pub(crate) fn set_faults<T>(&self, act: impl FnOnce(&mut Vec<Active>) -> T) -> T {
+        let before = self.faults.refuse();
+        let result = self.faults.edit(act);
+        self.worker.freeze_loads(self.faults.frozen());
+        if self.faults.refuse() == Some(Refuse::All) && before != Some(Refuse::All) {
+            self.kill();
+        }
+        self.changed.send_modify(|count| *count += 1);
+        result
+    }
+
+    /// The faults as JSON.
+    pub(crate) fn show_faults(&self) -> serde_json::Value {
+        self.faults.edit(|active| to_json(active))
+    }
+
+    /// These faults in place of all others.
+    pub(crate) fn replace_faults(&self, faults: Vec<Fault>) {
+        self.set_faults(|active| *active = Active::all(faults));
+    }
+
+    /// Starts anew, as a process that died and came back: connections are reset, nothing is cached, and nobody
+    /// listens for `down`.
+    pub(crate) fn restart(&self, down: Duration) {
+        self.worker.restart();
+        if let Subject::Instant(instant) = &self.subject {
+            instant.restart(self.worker.started());
+        }
+        self.boots.fetch_add(1, Ordering::Relaxed);
+        if !down.is_zero() {
+            *self.down_until.lock() = Some(Instant::now() + down);
+        }
+        self.kill();
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    fn kill(&self) {
+        self.killed.send_modify(|count| *count += 1);
+    }
+
+    /// Until when nobody is to listen: `Some(None)` is until further notice.
+    pub(super) fn closed_until(&self) -> Option<Option<Instant>> {
+        if self.faults.refuse().is_some() {
+            return Some(None);
+        }
+        let mut down_until = self.down_until.lock();
+        *down_until = down_until.filter(|until| *until > Instant::now());
+        down_until.map(Some)
+    }
+
+    /// The port has been opened or closed.
+    pub(super) fn set_listening(&self, is_open: bool) {
+        self.listening.send_replace(is_open);
+    }
+
+    /// Waits until the port is as it should be: whoever changes it finds it changed.
+    pub(crate) async fn settled(&self) {
+        let mut listening = self.listening.subscribe();
+        // The sender lives as long as this does.
+        let _ = listening.wait_for(|is_open| *is_open == self.closed_until().is_none()).await;
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    pub(super) fn kills(&self) -> watch::Receiver<u64> {
+        self.killed.subscribe()
+    }
+
+    pub(super) fn idle_close(&self) -> Option<Duration> {
+        self.faults.idle_close()
+    }
+
+    /// The number of a new connection.
+    pub(super) fn number(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn opened(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        if let Some(log) = &self.log {
+            log.opened();
+        }
+    }
+
+    pub(super) fn closed(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        if let Some(log) = &self.log {
+            log.closed();
+        }
+    }
+
+    /// The worker in short.
+    pub(crate) fn describe(&self, index: usize) -> serde_json::Value {
+        serde_json::json!({
+            "index": index,
+            "url": format!("http://{}", self.address),
+            "mode": if matches!(self.subject, Subject::Engine(_)) { "engine" } else { "instant" },
+            "listening": *self.listening.borrow(),
+            "boot": self.boots.load(Ordering::Relaxed),
+            "started": self.worker.started(),
+            "connections_open": self.open.load(Ordering::Relaxed),
+            "totals": self.log.as_ref().map(Log::totals),
+        })
+    }
+}
