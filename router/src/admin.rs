@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use router_core::Role;
+use router_core::{BreakerState, Role};
 use serde::Serialize;
 
 use crate::body::Body;
@@ -62,26 +62,32 @@ pub(crate) fn alive() -> Response<Body> {
     plain("text/plain; charset=utf-8", "OK")
 }
 
-/// `/readiness`: at least one worker may get requests.
+/// `/readiness`: at least one worker may get requests, by its health and by its breaker.
 pub(crate) fn readiness(shared: &Shared) -> Response<Body> {
-    let (healthy, total) = {
-        let router = shared.router.lock();
-        (router.workers().filter(|row| row.worker.healthy).count(), router.workers().count())
-    };
-    if healthy > 0 {
-        let ready = Readiness::Ready { status: "ready", healthy_workers: healthy, total_workers: total };
-        json(StatusCode::OK, &ready)
-    } else {
-        let reason = "insufficient healthy workers";
-        json(StatusCode::SERVICE_UNAVAILABLE, &Readiness::NotReady { status: "not ready", reason })
+    let now_ns = shared.clock.now_ns();
+    let (mut total, mut healthy, mut admitting) = (0, 0, 0);
+    for row in shared.router.lock().workers(now_ns) {
+        total += 1;
+        healthy += usize::from(row.worker.healthy);
+        admitting += usize::from(row.worker.healthy && row.breaker.state != BreakerState::Open);
     }
+    if admitting > 0 {
+        let ready = Readiness::Ready { status: "ready", healthy_workers: admitting, total_workers: total };
+        return json(StatusCode::OK, &ready);
+    }
+    let reason = match (total, healthy) {
+        (0, _) => "no workers",
+        (_, 0) => "insufficient healthy workers",
+        _ => "the circuit breakers of all healthy workers are open",
+    };
+    json(StatusCode::SERVICE_UNAVAILABLE, &Readiness::NotReady { status: "not ready", reason })
 }
 
 /// `GET /workers`.
 pub(crate) fn workers(shared: &Shared, health_checks: bool) -> Response<Body> {
     let workers: Vec<WorkerInfo> = {
         let router = shared.router.lock();
-        let rows = router.workers().map(|row| WorkerInfo {
+        let rows = router.workers(shared.clock.now_ns()).map(|row| WorkerInfo {
             id: stable_id(row.worker.id.0),
             url: row.worker.url.clone(),
             model_id: row.worker.model.clone().unwrap_or_else(|| "unknown".to_owned()),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 
 /// A secret: its text leaves this module in no other way than by comparison.
 #[derive(Clone, PartialEq, Eq)]
@@ -13,6 +13,14 @@ impl ApiKey {
     pub(crate) fn new(text: &str) -> Option<Self> {
         let sendable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         sendable.then(|| Self(text.to_owned()))
+    }
+
+    /// What shows it: the value of `Authorization`.
+    pub(crate) fn credential(&self) -> HeaderValue {
+        let mut value =
+            HeaderValue::try_from(format!("Bearer {}", self.0)).unwrap_or(HeaderValue::from_static(""));
+        value.set_sensitive(true);
+        value
     }
 
     /// Whether the request shows this key: `Authorization: Bearer KEY`.

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use router_core::PolicyConfig;
+use http::HeaderName;
+use router_core::{AdmissionConfig, BreakerConfig, PolicyConfig, RetryConfig};
 
 use crate::api_key::ApiKey;
 use crate::upstream::Address;
@@ -21,6 +22,10 @@ pub(crate) struct Config {
     pub(crate) settings: Settings,
     pub(crate) load_poll_interval: Duration,
     pub(crate) health: Option<HealthConfig>,
+    /// `None`: workers have no breakers.
+    pub(crate) breaker: Option<BreakerConfig>,
+    /// Whether a worker is tried although every breaker is open.
+    pub(crate) try_least_bad: bool,
     /// How long running requests may go on after the first signal.
     pub(crate) shutdown_grace: Duration,
     /// Stop when standard input closes.
@@ -32,14 +37,45 @@ pub(crate) struct Config {
 pub(crate) struct Settings {
     /// Longest request body, in bytes.
     pub(crate) max_payload_size: usize,
-    /// Longest time from the arrival of a request's head to the end of its answer.
-    pub(crate) request_timeout: Duration,
+    pub(crate) timeouts: Timeouts,
     /// What clients must show.
     pub(crate) api_key: Option<ApiKey>,
+    /// What workers are sent in place of the client's `Authorization`; `None`: that goes on to them.
+    pub(crate) worker_key: Option<ApiKey>,
     /// Seconds after which a worker that is unhealthy may have been found healthy again.
     pub(crate) recovery_secs: u64,
     /// Whether answers tell how they were routed.
     pub(crate) decision_headers: bool,
+    /// Headers of a request that can carry its id, the most important first; at least one.
+    pub(crate) request_id_headers: Vec<HeaderName>,
+    /// POST paths that are proxied beside the built-in ones.
+    pub(crate) extra_endpoints: Vec<String>,
+    pub(crate) access_log: AccessLog,
+    pub(crate) retry: RetryConfig,
+    pub(crate) admission: AdmissionConfig,
+    /// Upper bounds in seconds of the buckets of durations: positive, increasing, at least one.
+    pub(crate) duration_buckets: Vec<f64>,
+}
+
+/// How long things may take.
+#[derive(Debug, Clone)]
+pub(crate) struct Timeouts {
+    /// To connect to a worker.
+    pub(crate) connect: Duration,
+    /// Until a worker begins to answer.
+    pub(crate) first_byte: Option<Duration>,
+    /// Longest silence of a worker within an answer.
+    pub(crate) silence: Option<Duration>,
+    /// From the arrival of a request's head to the end of its answer.
+    pub(crate) request: Duration,
+}
+
+/// The form of the line about each request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum AccessLog {
+    Text,
+    Json,
+    Off,
 }
 
 /// How workers are probed.

@@ -37,10 +37,22 @@ pub(crate) enum Refusal {
     NoWorkers,
     /// None of the workers is healthy; one may be in so many seconds.
     NoneHealthy { retry_after_secs: u64 },
+    /// There are healthy workers, and the breakers of all of them are open for so long.
+    BreakersOpen { retry_after_secs: u64 },
+    /// The workers serve several models, and this is none of them.
+    UnknownModel,
+    /// `--max-concurrent-requests` are under way and the queue is full.
+    QueueFull { retry_after_secs: u64 },
+    /// It waited in the queue for `--queue-timeout-secs`.
+    QueueTimeout { retry_after_secs: u64 },
     /// The request names a worker that cannot have it.
     TargetUnavailable,
     /// The assigned worker did not accept a connection.
     ConnectFailed,
+    /// It did not do so within `--connect-timeout-secs`.
+    ConnectTimeout,
+    /// No response head within `--first-byte-timeout-secs`.
+    FirstByteTimeout,
     /// The worker's connection broke before a response head came.
     UpstreamBroken,
     /// What came back was no answer to the request.
@@ -104,6 +116,31 @@ impl Refusal {
                 SERVER,
                 "None of the router's workers is healthy. Try again later; its operator sees which in /workers.",
             ),
+            Self::BreakersOpen { .. } => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "circuit_breakers_open",
+                SERVER,
+                "All of the router's workers have failed too often lately and are left alone for a while. Try again \
+                 later.",
+            ),
+            Self::UnknownModel => (
+                StatusCode::NOT_FOUND,
+                "model_not_found",
+                CLIENT,
+                "None of the router's workers serves this model.",
+            ),
+            Self::QueueFull { .. } => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "queue_full",
+                "rate_limit_error",
+                "The router has as many requests under way and waiting as it may. Try again later.",
+            ),
+            Self::QueueTimeout { .. } => (
+                StatusCode::REQUEST_TIMEOUT,
+                "queue_timeout",
+                "rate_limit_error",
+                "The request waited in the router's queue for longer than it may. Try again later.",
+            ),
             Self::TargetUnavailable => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "target_worker_unavailable",
@@ -116,6 +153,18 @@ impl Refusal {
                 "upstream_connect_failed",
                 SERVER,
                 "The worker assigned to this request could not be reached.",
+            ),
+            Self::ConnectTimeout => (
+                StatusCode::GATEWAY_TIMEOUT,
+                "upstream_connect_timeout",
+                SERVER,
+                "The worker assigned to this request did not accept a connection in time.",
+            ),
+            Self::FirstByteTimeout => (
+                StatusCode::GATEWAY_TIMEOUT,
+                "upstream_first_byte_timeout",
+                SERVER,
+                "The worker did not begin to answer in time.",
             ),
             Self::UpstreamBroken => (
                 StatusCode::BAD_GATEWAY,
@@ -164,7 +213,10 @@ impl Refusal {
             Self::MethodNotAllowed { allowed } => {
                 headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
             }
-            Self::NoneHealthy { retry_after_secs } => {
+            Self::NoneHealthy { retry_after_secs }
+            | Self::BreakersOpen { retry_after_secs }
+            | Self::QueueFull { retry_after_secs }
+            | Self::QueueTimeout { retry_after_secs } => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after_secs));
             }
             // What is left of the body is not read, so the connection cannot serve another request.

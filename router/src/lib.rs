@@ -3,6 +3,7 @@
 //! The shell moves bytes, keeps time and asks the core where each request goes. It owns no policy and no opinion
 //! about load; what it learns from answers it reports to the core.
 
+mod access_log;
 mod admin;
 mod api_key;
 mod body;
@@ -11,9 +12,11 @@ mod client;
 mod clock;
 mod config;
 mod error;
+mod gate;
 mod limits;
 mod metrics;
 mod proxy;
+mod request_id;
 mod server;
 mod service;
 mod shared;

@@ -84,7 +84,7 @@ impl Context {
     fn new(shared: &Arc<Shared>, config: &Config) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
-            pool: Arc::new(Pool::new(config.workers.len())),
+            pool: Arc::new(Pool::new(config.workers.len(), config.settings.timeouts.connect)),
             health_checks: config.health.is_some(),
         })
     }
@@ -226,8 +226,8 @@ async fn connection(
 ) {
     // A socket that refuses options is about to fail anyway.
     let _ = stream.set_nodelay(true);
-    let turn = Turn::new(context.shared.settings.request_timeout);
-    let (context, turn) = (&*context, &turn);
+    let turn = Turn::new(context.shared.settings.timeouts.request);
+    let (context, turn) = (&context, &turn);
     let answer = service_fn(|request| async move {
         Ok::<_, Infallible>(service::respond(context, turn, surface, request).await.0)
     });

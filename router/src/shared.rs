@@ -1,16 +1,21 @@
 //! What all threads share: the decision core, the prefix index, the fleet table and the metrics.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use http::HeaderValue;
 use parking_lot::{Mutex, RwLock};
 use router_core::ids::WorkerId;
 use router_core::index::PrefixIndex;
-use router_core::{PolicyError, Role, Router, RouterConfig, WorkerSpec};
+use router_core::{BreakerChange, PolicyError, RetryBudget, Role, Router, RouterConfig, WorkerSpec};
 use tokio::sync::Notify;
 
+use crate::api_key::ApiKey;
 use crate::clock::{Clock, nanoseconds};
 use crate::config::{Config, Settings};
-use crate::metrics::{Metrics, WorkerGauges};
+use crate::gate::Gate;
+use crate::metrics::{EndpointName, Live, Metrics};
+use crate::proxy;
 use crate::upstream::Address;
 
 /// The state of the process.
@@ -23,7 +28,10 @@ pub(crate) struct Shared {
     /// The workers in the order of the command line.
     pub(crate) fleet: Box<[Member]>,
     pub(crate) settings: Settings,
-    pub(crate) metrics: Metrics,
+    /// Present where the number of requests under way is limited.
+    pub(crate) gate: Option<Arc<Gate>>,
+    pub(crate) retry_budget: Mutex<RetryBudget>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// One worker as the shell knows it.
@@ -31,6 +39,8 @@ pub(crate) struct Shared {
 pub(crate) struct Member {
     pub(crate) id: WorkerId,
     pub(crate) address: Address,
+    /// The worker's own key as a value of `Authorization`, if it has one.
+    pub(crate) authorization: Option<HeaderValue>,
     /// Requests that found nobody there, for the health probes.
     pub(crate) unreachable: Sightings,
 }
@@ -40,6 +50,12 @@ pub(crate) struct Member {
 pub(crate) struct Sightings {
     count: AtomicU32,
     news: Notify,
+}
+
+impl Member {
+    pub(crate) fn new(id: WorkerId, address: Address, authorization: Option<HeaderValue>) -> Self {
+        Self { id, address, authorization, unreachable: Sightings::default() }
+    }
 }
 
 impl Sightings {
@@ -69,28 +85,34 @@ impl Shared {
     pub(crate) fn new(config: &Config) -> Result<Self, PolicyError> {
         let clock = Clock::start();
         let mut router = Router::new(RouterConfig {
-            policy: config.policy.clone(),
-            seed: config.seed,
             load_poll_interval_ns: nanoseconds(config.load_poll_interval),
+            breaker: config.breaker,
+            try_least_bad: config.try_least_bad,
+            ..RouterConfig::new(config.policy.clone(), config.seed)
         })?;
         let fleet = config.workers.iter().map(|address| {
             let spec = WorkerSpec { url: address.url.clone(), model: None, role: Role::Regular };
-            Member {
-                id: router.add_worker(clock.now_ns(), spec),
-                address: address.clone(),
-                unreachable: Sightings::default(),
-            }
+            let id = router.add_worker(clock.now_ns(), spec);
+            Member::new(id, address.clone(), config.settings.worker_key.as_ref().map(ApiKey::credential))
         });
         let fleet = fleet.collect();
         let index = router.signals().prefix_index.map(|limits| RwLock::new(PrefixIndex::new(limits)));
-        let urls = config.workers.iter().map(|address| address.url.as_str());
-        let metrics = Metrics::new(config.policy.row(), urls);
+        let settings = config.settings.clone();
+        let known = proxy::ENDPOINTS.iter().map(|row| EndpointName::new(row.path, row.label));
+        let extra = settings.extra_endpoints.iter().map(|path| EndpointName::new(path, path));
+        let buckets = &settings.duration_buckets;
+        let metrics = Metrics::new(config.policy.row(), known.chain(extra), config.workers.len(), buckets);
         Ok(Self {
             clock,
             router: Mutex::new(router),
             index,
             fleet,
-            settings: config.settings.clone(),
+            gate: Gate::new(clock, &settings.admission),
+            retry_budget: Mutex::new(RetryBudget::new(
+                settings.retry.budget_percent,
+                settings.retry.budget_floor,
+            )),
+            settings,
             metrics,
         })
     }
@@ -98,6 +120,13 @@ impl Shared {
     /// The place of a worker in the fleet table.
     pub(crate) fn place(&self, worker: WorkerId) -> usize {
         self.fleet.partition_point(|member| member.id < worker)
+    }
+
+    /// Tells the operator that a breaker has moved.
+    pub(crate) fn log_breaker(&self, change: &BreakerChange) {
+        let worker = &self.fleet[self.place(change.worker)].address.url;
+        let (from, to) = (change.from.label(), change.to.label());
+        tracing::warn!(%worker, from, to, "circuit breaker");
     }
 
     /// Tells the core that a worker became healthy or not. The cache of one that went away is not believed in when it
@@ -111,17 +140,7 @@ impl Shared {
 
     /// The text of `/metrics` now.
     pub(crate) fn metrics_text(&self) -> String {
-        let index = self.index.as_ref().map(|index| index.read().stats());
-        let gauges: Vec<WorkerGauges> = {
-            let router = self.router.lock();
-            let rows = router.workers().map(|row| WorkerGauges {
-                url: row.worker.url.clone(),
-                requests: row.load.requests,
-                tokens: row.load.tokens,
-                healthy: row.worker.healthy,
-            });
-            rows.collect()
-        };
-        self.metrics.render(&gauges, index)
+        let queue = self.gate.as_ref().map(|gate| gate.occupancy()).unwrap_or_default();
+        self.metrics.render(Live::read(self, queue))
     }
 }

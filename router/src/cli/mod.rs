@@ -3,13 +3,27 @@
 //! Exit codes: 0 done, 2 the command line is wrong, 5 it cannot start (an address is taken).
 
 mod args;
+mod breaker;
+mod endpoints;
+mod health;
+mod limits;
+mod observe;
 mod policy;
+mod retries;
+mod stop;
+#[cfg(test)]
+mod tests;
+mod timeouts;
+mod traffic;
+mod values;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use tracing_subscriber::EnvFilter;
 
+use self::observe::LogLevel;
+use self::stop::Stop;
 use crate::config::Config;
 use crate::{raise_open_files, server};
 
@@ -21,13 +35,13 @@ const START_ERROR: u8 = 5;
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let parsed = match args::parse(args) {
         Ok(parsed) => parsed,
-        Err(args::Stop::Show(text)) => {
+        Err(Stop::Show(text)) => {
             print!("{text}");
             return ExitCode::SUCCESS;
         }
-        Err(args::Stop::Wrong(message)) => return refuse(&message, USAGE_ERROR),
+        Err(Stop::Wrong(message)) => return refuse(&message, USAGE_ERROR),
     };
-    log_to_stderr(&parsed.log_level);
+    log_to_stderr(parsed.log_level);
     for warning in &parsed.warnings {
         tracing::warn!("{warning}");
     }
@@ -54,8 +68,8 @@ fn refuse(message: &str, code: u8) -> ExitCode {
 }
 
 /// `RUST_LOG`, when it is set, replaces the level.
-fn log_to_stderr(level: &str) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+fn log_to_stderr(level: LogLevel) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.filter()));
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // Set already when the router is not alone in its process; then the first one stands.
     let _ = subscriber.with_ansi(false).try_init();

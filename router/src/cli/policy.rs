@@ -16,6 +16,7 @@ pub(super) fn add_flags(command: Command) -> Command {
         .long("policy")
         .value_name("POLICY")
         .help("How a worker is chosen")
+        .help_heading(HEADING)
         .value_parser(PossibleValuesParser::new(values))
         .default_value(DEFAULT_POLICY);
     let flags = distinct_options().into_iter().map(|(spec, policies)| {

@@ -8,4 +8,4 @@ mod io;
 mod turn;
 
 pub(crate) use io::{ClientIo, left};
-pub(crate) use turn::{Ending, Engaged, Turn};
+pub(crate) use turn::{Ending, Engaged, Expiry, Turn};

@@ -23,8 +23,8 @@ struct State {
     /// The end of the current request's time; the last one's, when there is none.
     deadline: Pin<Box<Sleep>>,
     stage: Stage,
-    /// Whether the time limit ended an answer.
-    expired: bool,
+    /// Whose fault it was that the time limit ended an answer.
+    expired: Option<Expiry>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,13 +46,22 @@ pub(crate) enum Ending {
     Expired,
 }
 
+/// Who was waited for when an answer's time was up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    /// The worker, for more of the answer.
+    ByWorker,
+    /// The client, to take what there was.
+    ByClient,
+}
+
 /// Held while a worker is concerned with the request: dropping it is the end of that.
 pub(crate) struct Engaged(Arc<Turn>);
 
 impl Turn {
     /// A connection whose requests may take this long. Needs a runtime around it.
     pub(crate) fn new(limit: Duration) -> Arc<Self> {
-        let state = State { deadline: Box::pin(sleep(limit)), stage: Stage::Own, expired: false };
+        let state = State { deadline: Box::pin(sleep(limit)), stage: Stage::Own, expired: None };
         Arc::new(Self { limit, state: Mutex::new(state), blocked: AtomicBool::new(false) })
     }
 
@@ -95,9 +104,10 @@ impl Turn {
             return Poll::Ready(Ending::ClientLeft);
         }
         // Until an answer begins, whoever waits for it tells the client that the time is up.
-        let unfinished = state.stage == Stage::Answering || self.blocked.load(Ordering::Relaxed);
+        let blocked = self.blocked.load(Ordering::Relaxed);
+        let unfinished = state.stage == Stage::Answering || blocked;
         if unfinished && state.deadline.as_mut().poll(cx).is_ready() {
-            state.expired = true;
+            state.expired = Some(if blocked { Expiry::ByClient } else { Expiry::ByWorker });
             return Poll::Ready(Ending::Expired);
         }
         Poll::Pending
@@ -110,8 +120,8 @@ impl Engaged {
         self.0.state.lock().stage = Stage::Answering;
     }
 
-    /// Whether the time limit ended the answer.
-    pub(crate) fn has_expired(&self) -> bool {
+    /// Whose fault it was, if the time limit ended the answer.
+    pub(crate) fn expiry(&self) -> Option<Expiry> {
         self.0.state.lock().expired
     }
 }

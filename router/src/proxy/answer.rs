@@ -3,41 +3,61 @@
 //! Frames go from the upstream socket to the client's writer by being polled: nothing is queued here, so a client
 //! that does not read holds back its worker. The body owns the connection, the lease and the meter; ending or
 //! dropping it settles all three at once.
+//!
+//! A worker that falls silent is given up after a while. The silence that counts is the worker's: while the client
+//! does not take what there is, nobody asks the worker for more.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::StatusCode;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use router_core::Outcome;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::lease::Lease;
-use super::meter::Meter;
 use super::note::Note;
-use crate::client::Engaged;
+use crate::client::{Engaged, Expiry};
+use crate::gate::Permit;
 use crate::upstream::{Connection, Pool, PoolKey};
 
 /// Least time between two reports of progress to the decision core.
 const PROGRESS_INTERVAL_NS: u64 = 100_000_000;
 
-/// The worker's connection broke before the answer's end. The client's is broken off: never a clean end.
+/// The answer ended before its end. The client's is broken off: never a clean end.
 #[derive(Debug, thiserror::Error)]
-#[error("the worker's answer broke off: {0}")]
-pub(crate) struct Cut(#[source] hyper::Error);
+pub(crate) enum Cut {
+    #[error("the worker's answer broke off: {0}")]
+    Broken(#[source] hyper::Error),
+    #[error("the worker's answer fell silent")]
+    Silent,
+}
 
 /// See the module's description.
 #[derive(Debug)]
 pub(crate) struct AnswerBody {
     inner: Incoming,
-    meter: Meter,
     status: StatusCode,
     next_progress_ns: u64,
+    silence: Option<Silence>,
     /// To be told at the next poll.
     cut: Option<Cut>,
     /// Gone once the answer is settled.
     booked: Option<Booked>,
+}
+
+/// How long the worker may say nothing.
+#[derive(Debug)]
+struct Silence {
+    limit: Duration,
+    /// Since when it does; `None` while it speaks.
+    since: Option<Instant>,
+    /// Made when it is first waited for, which for most short answers is never.
+    alarm: Option<Pin<Box<Sleep>>>,
 }
 
 /// What an answer under way holds.
@@ -48,6 +68,8 @@ pub(crate) struct Booked {
     pub(crate) note: Note,
     /// Has the connection to the client watched.
     pub(crate) engaged: Engaged,
+    /// Lets the next request in, once this is over.
+    pub(crate) permit: Option<Permit>,
 }
 
 /// The connection that an answer comes from, and where it goes afterwards.
@@ -59,9 +81,15 @@ pub(crate) struct Held {
 }
 
 impl AnswerBody {
-    pub(crate) fn new(inner: Incoming, is_stream: bool, status: StatusCode, booked: Booked) -> Self {
-        let meter = Meter::new(is_stream && status.is_success());
-        Self { inner, meter, status, next_progress_ns: 0, cut: None, booked: Some(booked) }
+    /// The answer of a worker that may be silent for `silence` at a time.
+    pub(crate) fn new(
+        inner: Incoming,
+        status: StatusCode,
+        silence: Option<Duration>,
+        booked: Booked,
+    ) -> Self {
+        let silence = silence.map(|limit| Silence { limit, since: None, alarm: None });
+        Self { inner, status, next_progress_ns: 0, silence, cut: None, booked: Some(booked) }
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
@@ -69,8 +97,19 @@ impl AnswerBody {
             return Poll::Ready(Some(Err(cut)));
         }
         match self.poll_inner(cx) {
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => {
+                if !self.silence.as_mut().is_some_and(|silence| silence.poll_over(cx).is_ready()) {
+                    return Poll::Pending;
+                }
+                if let Some(booked) = &mut self.booked {
+                    booked.note.timed_out();
+                }
+                self.break_off(Cut::Silent, cx)
+            }
             Poll::Ready(Some(Ok(frame))) => {
+                if let Some(silence) = &mut self.silence {
+                    silence.since = None;
+                }
                 if let Some(bytes) = frame.data_ref() {
                     self.measure(bytes);
                 }
@@ -79,7 +118,7 @@ impl AnswerBody {
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(error))) => self.break_off(Cut(error), cx),
+            Poll::Ready(Some(Err(error))) => self.break_off(Cut::Broken(error), cx),
             Poll::Ready(None) => {
                 self.complete();
                 Poll::Ready(None)
@@ -110,22 +149,22 @@ impl AnswerBody {
     }
 
     fn measure(&mut self, bytes: &[u8]) {
-        let came = self.meter.see(bytes);
         let Some(Booked { lease, note, .. }) = &mut self.booked else { return };
         let now_ns = lease.now_ns();
-        if came {
+        let seen = note.see(now_ns, bytes);
+        if seen.first_token {
             lease.first_token(now_ns);
-            note.first_token(now_ns);
         }
-        if now_ns >= self.next_progress_ns && self.meter.output_tokens() > 0 {
+        if now_ns >= self.next_progress_ns && seen.output_tokens > 0 {
             self.next_progress_ns = now_ns + PROGRESS_INTERVAL_NS;
-            lease.progress(now_ns, self.meter.output_tokens());
+            lease.progress(now_ns, seen.output_tokens);
         }
     }
 
     /// The answer has been read to its end, so its connection may serve another request.
     fn complete(&mut self) {
-        let counts = self.meter.counts();
+        let Some(booked) = &self.booked else { return };
+        let counts = booked.note.counts();
         let outcome = Outcome::of_status(self.status.as_u16(), counts.cached_tokens, counts.prompt_tokens);
         if let Some(Held { connection, pool, key }) = self.settle(outcome) {
             pool.give_back(key, connection);
@@ -134,9 +173,9 @@ impl AnswerBody {
 
     /// Closes the books, once; what is left is the connection, which is closed unless somebody keeps it.
     fn settle(&mut self, outcome: Outcome) -> Option<Held> {
-        let Booked { held, lease, note, engaged: _engaged } = self.booked.take()?;
-        note.finish(lease.shared(), lease.now_ns(), self.status, self.meter.counts(), &outcome);
-        lease.finish(outcome);
+        let Booked { held, mut lease, note, engaged: _engaged, permit: _permit } = self.booked.take()?;
+        note.end(&outcome);
+        lease.settle(outcome);
         Some(held)
     }
 
@@ -155,8 +194,32 @@ impl Drop for AnswerBody {
         if self.inner.is_end_stream() {
             self.complete();
         } else {
-            let expired = self.booked.as_ref().is_some_and(|booked| booked.engaged.has_expired());
-            self.settle(if expired { Outcome::Failed } else { Outcome::ClientGone });
+            let expiry = self.booked.as_ref().and_then(|booked| booked.engaged.expiry());
+            if let (Some(_), Some(booked)) = (expiry, &mut self.booked) {
+                booked.note.timed_out();
+            }
+            let outcome = match expiry {
+                Some(Expiry::ByWorker) => Outcome::Failed,
+                Some(Expiry::ByClient) | None => Outcome::ClientGone,
+            };
+            self.settle(outcome);
         }
+    }
+}
+
+impl Silence {
+    /// Ready once the worker has been silent for too long. The alarm is set for the earliest moment at which that may be
+    /// so, and set anew only when it rings: a stream's chunks do not touch it.
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let end = since + self.limit;
+        let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(end)));
+        while alarm.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= end {
+                return Poll::Ready(());
+            }
+            alarm.as_mut().reset(end);
+        }
+        Poll::Pending
     }
 }

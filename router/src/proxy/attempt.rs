@@ -1,30 +1,67 @@
 //! One try at one worker: the request that goes out, and why no response head came back.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version, header, request};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header, request};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use router_core::{Cause, Outcome};
 
+use crate::client::Turn;
 use crate::error::Refusal;
-use crate::upstream::{Address, NoAnswer};
+use crate::request_id::REQUEST_ID;
+use crate::server::Context;
+use crate::shared::Member;
+use crate::upstream::{Connection, NoAnswer, exchange};
 
 /// Why a try gave no response head; what the operator may know, as against what the client is told.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("{0}")]
     NoAnswer(#[from] NoAnswer),
-    #[error("no response head within the time limit")]
+    #[error("no response head within the time limit of a first byte")]
+    NoFirstByte,
+    #[error("no response head within the time limit of the request")]
     TimedOut,
     #[error("the answer is none to this request: {0}")]
     Invalid(&'static str),
 }
 
+/// Sends a request to the worker at this place and waits for the head of its answer.
+///
+/// # Errors
+/// [`Failure`]; any connection is closed then.
+pub(super) async fn attempt(
+    context: &Context,
+    turn: &Turn,
+    place: usize,
+    request: Request<Full<Bytes>>,
+) -> Result<(Connection, Response<Incoming>), Failure> {
+    let exchanged = exchange(&context.pool, place, &context.shared.fleet[place].address, request);
+    let first_byte = context.shared.settings.timeouts.first_byte;
+    let tried = tokio::select! {
+        biased;
+        tried = within(first_byte, exchanged) => tried,
+        () = turn.deadline() => Err(Failure::TimedOut),
+    };
+    tried.and_then(Failure::of_answer)
+}
+
+async fn within<T>(
+    limit: Option<Duration>,
+    exchanged: impl Future<Output = Result<T, NoAnswer>>,
+) -> Result<T, Failure> {
+    let Some(limit) = limit else { return exchanged.await.map_err(Failure::from) };
+    match tokio::time::timeout(limit, exchanged).await {
+        Ok(exchanged) => exchanged.map_err(Failure::from),
+        Err(_) => Err(Failure::NoFirstByte),
+    }
+}
+
 impl Failure {
     /// What came back, unless the client could make nothing of it.
-    ///
-    /// # Errors
-    /// [`Failure::Invalid`].
-    pub(crate) fn of_answer<C>(answered: (C, Response<Incoming>)) -> Result<(C, Response<Incoming>), Self> {
+    fn of_answer<C>(answered: (C, Response<Incoming>)) -> Result<(C, Response<Incoming>), Self> {
         let response = &answered.1;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(Self::Invalid("nobody asked for another protocol"));
@@ -36,15 +73,43 @@ impl Failure {
     }
 
     /// Whether it shows that there is no worker at this address.
-    pub(crate) fn is_nobody_there(&self) -> bool {
+    pub(super) fn is_nobody_there(&self) -> bool {
         matches!(self, Self::NoAnswer(missing) if missing.is_nobody_there())
     }
 
+    /// What it says to the decision whether to try again; `None` if that might do the work twice.
+    pub(super) fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::NoAnswer(NoAnswer::Connect(_) | NoAnswer::ConnectTimedOut) => Some(Cause::Connect),
+            Self::NoAnswer(NoAnswer::Silent { reused: false, .. }) => Some(Cause::Reset),
+            Self::NoAnswer(NoAnswer::Silent { reused: true, .. } | NoAnswer::Unsent) => {
+                Some(Cause::StaleConnection)
+            }
+            Self::NoAnswer(NoAnswer::Broken(_)) | Self::NoFirstByte | Self::TimedOut | Self::Invalid(_) => {
+                None
+            }
+        }
+    }
+
+    /// How the books are closed: a worker that closed an idle connection has done nothing wrong, and neither has one
+    /// that this machine lacks the means to reach.
+    pub(super) fn outcome(&self) -> Outcome {
+        match self {
+            Self::NoAnswer(NoAnswer::Silent { reused: true, .. } | NoAnswer::Unsent) => Outcome::Refused,
+            Self::NoAnswer(missing @ NoAnswer::Connect(_)) if !missing.is_nobody_there() => Outcome::Refused,
+            _ => Outcome::Failed,
+        }
+    }
+
     /// What the client is told.
-    pub(crate) fn refusal(&self) -> Refusal {
+    pub(super) fn refusal(&self) -> Refusal {
         match self {
             Self::NoAnswer(NoAnswer::Connect(_)) => Refusal::ConnectFailed,
-            Self::NoAnswer(NoAnswer::Broken(_) | NoAnswer::Unsent) => Refusal::UpstreamBroken,
+            Self::NoAnswer(NoAnswer::ConnectTimedOut) => Refusal::ConnectTimeout,
+            Self::NoAnswer(NoAnswer::Silent { .. } | NoAnswer::Broken(_) | NoAnswer::Unsent) => {
+                Refusal::UpstreamBroken
+            }
+            Self::NoFirstByte => Refusal::FirstByteTimeout,
             Self::TimedOut => Refusal::UpstreamTimeout,
             Self::Invalid(_) => Refusal::UpstreamInvalid,
         }
@@ -52,28 +117,37 @@ impl Failure {
 }
 
 /// The client's request as a worker gets it: the same method, path, query, end-to-end headers and body, and the
-/// worker's own `Host`.
-pub(crate) fn upstream_request(head: request::Parts, body: Bytes, address: &Address) -> Request<Full<Bytes>> {
+/// worker's own `Host`, key and name for the request.
+pub(crate) fn upstream_request(
+    head: &request::Parts,
+    body: Bytes,
+    member: &Member,
+    id: &HeaderValue,
+) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(body));
-    *request.method_mut() = Method::POST;
+    *request.method_mut() = head.method.clone();
     *request.version_mut() = Version::HTTP_11;
-    *request.uri_mut() = origin_form(head.uri);
-    *request.headers_mut() = upstream_headers(head.headers, address);
+    *request.uri_mut() = origin_form(&head.uri);
+    *request.headers_mut() = upstream_headers(head.headers.clone(), member, id);
     request
 }
 
-fn upstream_headers(mut headers: HeaderMap, address: &Address) -> HeaderMap {
+fn upstream_headers(mut headers: HeaderMap, member: &Member, id: &HeaderValue) -> HeaderMap {
     super::headers::strip_hop_by_hop(&mut headers);
     // Answered here: the body has been received.
     headers.remove(header::EXPECT);
-    headers.insert(header::HOST, address.host.clone());
+    headers.insert(header::HOST, member.address.host.clone());
+    headers.insert(REQUEST_ID, id.clone());
+    if let Some(key) = &member.authorization {
+        headers.insert(header::AUTHORIZATION, key.clone());
+    }
     headers
 }
 
-fn origin_form(uri: Uri) -> Uri {
+fn origin_form(uri: &Uri) -> Uri {
     if uri.scheme().is_none() {
-        return uri;
+        return uri.clone();
     }
-    let path = uri.into_parts().path_and_query;
+    let path = uri.path_and_query().cloned();
     path.map_or_else(|| Uri::from_static("/"), Uri::from)
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::StatusCode;
 use router_core::index::Credit;
 use router_core::{Assignment, LeaseId, Outcome};
 
@@ -23,10 +24,6 @@ impl Lease {
         Self { shared, id: assignment.lease, open: true }
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.shared
-    }
-
     pub(crate) fn now_ns(&self) -> u64 {
         self.shared.clock.now_ns()
     }
@@ -41,22 +38,21 @@ impl Lease {
         self.shared.router.lock().progress(now_ns, self.id, output_tokens);
     }
 
-    /// The request is over.
-    pub(crate) fn finish(mut self, outcome: Outcome) {
-        self.close(outcome);
-    }
-
-    fn close(&mut self, outcome: Outcome) {
+    /// The request is over as far as the worker is concerned. What is said after the first time counts for nothing.
+    pub(crate) fn settle(&mut self, outcome: Outcome) {
         if std::mem::take(&mut self.open) {
             let now_ns = self.now_ns();
-            self.shared.router.lock().finish(now_ns, self.id, outcome);
+            let finished = self.shared.router.lock().finish(now_ns, self.id, outcome);
+            if let Some(change) = finished.breaker {
+                self.shared.log_breaker(&change);
+            }
         }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.close(Outcome::ClientGone);
+        self.settle(Outcome::ClientGone);
     }
 }
 
@@ -89,16 +85,19 @@ impl Booking {
         Self { lease, credit }
     }
 
-    /// A response head came: the credit stands.
-    pub(crate) fn confirm(self) -> Lease {
+    /// A response head of this status came. The credit stands if it is one of success: what an engine turns away, it
+    /// does not compute.
+    pub(crate) fn answered(self, status: StatusCode) -> Lease {
         let Self { lease, mut credit } = self;
-        credit.credit = None;
+        if status.is_success() {
+            credit.credit = None;
+        }
         lease
     }
 
-    /// No response head came, and the worker is to blame.
-    pub(crate) fn fail(self) {
-        self.lease.finish(Outcome::Failed);
+    /// No response head came.
+    pub(crate) fn fail(mut self, outcome: Outcome) {
+        self.lease.settle(outcome);
     }
 }
 

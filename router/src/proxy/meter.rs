@@ -1,22 +1,30 @@
-//! Reads along with an answer, cheaply: when the first token came, how many there are, and the engine's counts.
+//! Reads along with an answer, cheaply: which bytes complete a token, how many there are, and the engine's counts.
 //!
-//! Up to the first token every event of a stream is looked at by the shared predicate. After that a chunk costs
-//! two substring searches: for events, and for the engine's `…_tokens` counts, wherever they stand in the answer.
-//! Inside a JSON string a quotation mark is escaped, so generated text cannot pretend to be a count.
+//! An event of a stream counts as a token if it bears output by the predicate that everyone shares; the role chunk of a
+//! chat, empty deltas, the usage chunk, comments and `[DONE]` do not. That predicate parses JSON. Nearly every event is
+//! told by a look at where its text stands, and only the others are parsed. A chunk that holds whole events is read
+//! where it lies; only pieces of events are copied.
+//!
+//! Inside a JSON string a quotation mark is escaped, so generated text can pretend to be neither a key nor a count.
 
 use std::sync::LazyLock;
 
+use memchr::memchr2;
 use memchr::memmem::Finder;
 use protocol::output::carries_output;
 use protocol::sse::Splitter;
 
-/// The end of every key that is looked for.
+/// The end of every key of a count that is looked for.
 static COUNT_KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"_tokens\""));
-/// The beginning of an event's data.
-static DATA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"data:"));
+/// The beginning of what a chat's event says.
+static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"delta\":{"));
+/// The beginning of a text of a chat: `"content":"` or `"reasoning_content":"`.
+static CONTENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"content\":\""));
+/// The beginning of a completion's text.
+static TEXT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"text\":\""));
 
-/// Longest event that is looked at while waiting for the first token; a longer one counts as a token.
-const MAX_FIRST_EVENT: usize = 1 << 20;
+/// Longest event that is looked at; of a stream with a longer one only the beginnings of events are counted.
+const MAX_EVENT: usize = 1 << 20;
 
 /// What is kept of a chunk, so that a count cut in two is found: longer than any key with its number.
 const CARRY: usize = 48;
@@ -41,44 +49,58 @@ pub(crate) struct Meter {
 
 #[derive(Debug)]
 enum Stage {
-    /// A stream that has given no token yet.
-    Waiting(Splitter),
-    /// A stream that has.
-    Flowing,
+    /// A stream was asked for, and no byte has come yet.
+    Unopened,
+    /// A stream of events.
+    Stream {
+        splitter: Splitter,
+        /// What came so far ends between two events, and the splitter holds nothing.
+        between: bool,
+    },
+    /// A stream with events that are too long to be looked at.
+    Opaque,
     /// An answer in one piece: its tokens all come with its end.
     Buffered,
 }
 
 impl Meter {
-    /// A meter for an answer that is a stream of events, or not.
-    pub(crate) fn new(is_stream: bool) -> Self {
-        let stage = if is_stream { Stage::Waiting(Splitter::new(MAX_FIRST_EVENT)) } else { Stage::Buffered };
+    /// A meter for an answer to a request that asked for a stream of events, or not.
+    pub(crate) fn new(streaming: bool) -> Self {
+        let stage = if streaming { Stage::Unopened } else { Stage::Buffered };
         Self { stage, events: 0, counts: Counts::default(), carry: [0; CARRY], carried: 0 }
     }
 
-    /// Takes the next bytes; whether the first token was among them.
-    pub(crate) fn see(&mut self, chunk: &[u8]) -> bool {
-        self.find_counts(chunk);
-        match &mut self.stage {
-            Stage::Buffered => false,
-            Stage::Flowing => {
-                self.events += json_events(chunk);
-                false
-            }
-            Stage::Waiting(splitter) => {
-                let mut tokens = 0;
-                let read = splitter.push(chunk, |event| tokens += u64::from(carries_output(event.data)));
-                self.events += tokens;
-                let came = tokens > 0 || read.is_err();
-                if came {
-                    self.stage = Stage::Flowing;
-                }
-                came
-            }
+    /// Takes the next bytes; how many tokens of a stream they complete.
+    pub(crate) fn see(&mut self, chunk: &[u8]) -> u32 {
+        if matches!(self.stage, Stage::Unopened) && !chunk.is_empty() {
+            self.stage = Stage::opened_by(chunk);
         }
+        let tokens = match &mut self.stage {
+            Stage::Unopened | Stage::Buffered => 0,
+            Stage::Opaque => beginnings(chunk),
+            Stage::Stream { splitter, between } => {
+                if *between && let Some(tokens) = whole_events(chunk) {
+                    self.carried = 0;
+                    self.counts.find_in(chunk);
+                    self.events += u64::from(tokens);
+                    return tokens;
+                }
+                let mut tokens = 0;
+                let read = splitter.push(chunk, |event| tokens += u32::from(bears_output(event.data)));
+                *between = chunk.ends_with(b"\n\n") || chunk.ends_with(b"\r\n\r\n");
+                if read.is_err() {
+                    self.stage = Stage::Opaque;
+                    tokens += 1;
+                }
+                tokens
+            }
+        };
+        self.find_counts(chunk);
+        self.events += u64::from(tokens);
+        tokens
     }
 
-    /// Output tokens so far: what the engine said, or the number of events if that is more.
+    /// Output tokens so far: what the engine said, or the number of events that bore output if that is more.
     pub(crate) fn output_tokens(&self) -> u64 {
         self.events.max(self.counts.completion_tokens.unwrap_or(0))
     }
@@ -88,6 +110,7 @@ impl Meter {
         self.counts
     }
 
+    /// Looks for counts in a chunk that may begin or end in the midst of one.
     fn find_counts(&mut self, chunk: &[u8]) {
         if self.carried > 0 {
             let mut seam = [0; 2 * CARRY];
@@ -106,13 +129,63 @@ impl Meter {
     }
 }
 
-/// Events with a JSON object that begin in these bytes; the blank after the colon may be absent.
-fn json_events(bytes: &[u8]) -> u64 {
-    let begins = |at: &usize| {
+impl Stage {
+    /// What begins so. An answer in JSON is no stream, whatever was asked for.
+    fn opened_by(chunk: &[u8]) -> Self {
+        match chunk.trim_ascii_start().first() {
+            Some(b'{' | b'[') => Self::Buffered,
+            _ => Self::Stream { splitter: Splitter::new(MAX_EVENT), between: true },
+        }
+    }
+}
+
+/// The tokens in a chunk that holds nothing but whole events of one `data` line each, as engines send them; `None` if it
+/// may hold anything else.
+fn whole_events(chunk: &[u8]) -> Option<u32> {
+    let mut rest = chunk;
+    let mut tokens = 0;
+    while !rest.is_empty() {
+        // A line may end in other ways too; those are left to the splitter.
+        let end = memchr2(b'\n', b'\r', rest)?;
+        let (line, after) = rest.split_at(end);
+        let data = line.strip_prefix(b"data:")?;
+        rest = after.strip_prefix(b"\n\n")?;
+        tokens += u32::from(bears_output(data.strip_prefix(b" ").unwrap_or(data)));
+    }
+    Some(tokens)
+}
+
+/// Whether an event with this data counts as a token.
+fn bears_output(data: &[u8]) -> bool {
+    plainly_bears_output(data) || carries_output(data)
+}
+
+/// Whether the text in an event shows at once. False says nothing.
+fn plainly_bears_output(data: &[u8]) -> bool {
+    if let Some(text) = data.strip_prefix(b"{\"text\":\"") {
+        return begins_text(text);
+    }
+    if let Some(delta) = DELTA.find(data) {
+        let delta = &data[delta..];
+        return CONTENT.find_iter(delta).any(|at| begins_text(&delta[at + b"content\":\"".len()..]));
+    }
+    TEXT.find(data).is_some_and(|at| {
+        data[..at].ends_with(b"\"index\":0,") && begins_text(&data[at + b"\"text\":\"".len()..])
+    })
+}
+
+/// Whether a string that begins here is not empty.
+fn begins_text(rest: &[u8]) -> bool {
+    rest.first().is_some_and(|byte| *byte != b'"')
+}
+
+/// Events with a JSON object that begin in these bytes.
+fn beginnings(bytes: &[u8]) -> u32 {
+    let events = memchr::memmem::find_iter(bytes, b"data:").filter(|at| {
         let data = &bytes[at + b"data:".len()..];
         data.strip_prefix(b" ").unwrap_or(data).starts_with(b"{\"")
-    };
-    DATA.find_iter(bytes).filter(begins).count() as u64
+    });
+    u32::try_from(events.count()).unwrap_or(u32::MAX)
 }
 
 impl Counts {
@@ -143,54 +216,4 @@ fn number_after(bytes: &[u8]) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const CHAT: &str = concat!(
-        ": ping\n\n",
-        "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",
-        "data: {\"choices\":[{\"delta\":{\"content\":\"a \\\"cached_tokens\\\": 99,\"}}]}\n\n",
-        "data: {\"choices\":[{\"delta\":{\"content\":\"b\"}}]}\n\n",
-        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":2271,\"total_tokens\": 2300,",
-        "\"completion_tokens\":29,\"prompt_tokens_details\":{\"cached_tokens\": 2135}}}\n\n",
-        "data: [DONE]\n\n",
-    );
-
-    #[test]
-    fn a_stream_in_pieces_of_any_size_gives_the_same_counts() {
-        for size in [1, 2, 3, 7, 20, 48, 49, 1000] {
-            let mut meter = Meter::new(true);
-            let firsts = CHAT.as_bytes().chunks(size).filter(|chunk| meter.see(chunk)).count();
-            assert_eq!(firsts, 1, "pieces of {size}");
-            let counts =
-                Counts { prompt_tokens: Some(2271), cached_tokens: Some(2135), completion_tokens: Some(29) };
-            assert_eq!(meter.counts(), counts, "pieces of {size}");
-            assert_eq!(meter.output_tokens(), 29);
-        }
-    }
-
-    #[test]
-    fn the_first_token_is_neither_the_role_nor_a_comment() {
-        let mut meter = Meter::new(true);
-        let (before, after) =
-            CHAT.split_at(CHAT.find("data: {\"choices\":[{\"delta\":{\"content").expect("is there"));
-        assert!(!meter.see(before.as_bytes()));
-        assert!(meter.see(after.as_bytes()));
-    }
-
-    #[test]
-    fn events_count_with_and_without_a_blank_and_not_inside_text() {
-        let mut meter = Meter::new(true);
-        assert!(meter.see(b"data:{\"text\":\"a\"}\n\n"));
-        meter.see(b"data:{\"text\":\"b data: {\\\"\"}\n\ndata: {\"text\":\"c\"}\n\ndata: [DONE]\n\n");
-        assert_eq!(meter.output_tokens(), 3);
-    }
-
-    #[test]
-    fn a_buffered_answer_has_counts_but_no_first_token() {
-        let mut meter = Meter::new(false);
-        assert!(!meter.see(br#"{"text":"x","meta_info":{"prompt_tokens":6,"cached_tokens":3}}"#));
-        assert_eq!(meter.counts().prompt_tokens, Some(6));
-        assert_eq!(meter.counts().cached_tokens, Some(3));
-    }
-}
+mod tests;

@@ -1,127 +1,157 @@
 //! The data path: one request from the client to a worker and its answer back.
 //!
-//! [`handle`] reads top to bottom; each step consumes the former one's result:
-//! receive the bytes, book a worker, try it, give the answer.
+//! [`handle`] reads top to bottom; each step consumes the former one's result: wait for a permit, receive the bytes,
+//! try workers until one answers, give the answer. Whatever happens, one [`Note`] is written about it.
 
 mod answer;
 mod attempt;
 mod endpoint;
+mod fan_out;
+mod flow;
 mod headers;
 mod ingress;
 mod lease;
 mod meter;
 mod note;
 mod prepare;
+mod tries;
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version, header};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
 use hyper::body::Incoming;
-use router_core::Assignment;
+use router_core::{Assignment, Outcome};
 
 pub(crate) use answer::{AnswerBody, Cut};
-pub(crate) use endpoint::{ENDPOINTS, Endpoint, find};
+pub(crate) use endpoint::{ENDPOINTS, at as endpoint_at, find};
+pub(crate) use fan_out::{find_owner, tell_all};
 
 use crate::body::Body;
-use crate::client::Turn;
+use crate::client::{Engaged, Turn};
+use crate::clock::nanoseconds;
 use crate::error::{Answer, Refusal};
+use crate::gate::Permit;
 use crate::server::Context;
-use crate::upstream::exchange;
 use answer::{Booked, Held};
-use attempt::Failure;
-use lease::Booking;
 use note::Note;
+use tries::{Answered, Errand, Trail};
 
+const ATTEMPTS: HeaderName = HeaderName::from_static("x-router-attempts");
 const DECIDED_WORKER: HeaderName = HeaderName::from_static("x-router-worker");
 const DECIDED_REASON: HeaderName = HeaderName::from_static("x-router-reason");
 const DECIDED_TOKENS: HeaderName = HeaderName::from_static("x-router-predicted-tokens");
 
-/// Proxies one request to row `at` of the endpoint table.
+/// Proxies one request to row `at` of the endpoint table; `id` is what it is known by.
 pub(crate) async fn handle(
     context: &Context,
     turn: &Arc<Turn>,
     at: usize,
-    endpoint: &'static Endpoint,
     request: Request<Incoming>,
+    id: HeaderValue,
 ) -> Answer {
-    let arrived_ns = context.shared.clock.now_ns();
+    let shared = &context.shared;
+    let arrived_ns = shared.clock.now_ns();
+    let mut note = Note::begin(shared, at, id.clone());
     let (head, mut body) = request.into_parts();
-    if context.shared.settings.api_key.as_ref().is_some_and(|key| !key.admits(&head.headers)) {
-        ingress::discard(&head.headers, &mut body).await;
-        return Refusal::Unauthorized.answer();
+    let (permit, body) = match accept(context, turn, &head.headers, &mut body, &mut note).await {
+        Ok(accepted) => accepted,
+        Err(refusal) => return refuse(note, refusal),
+    };
+    shared.retry_budget.lock().arrived(arrived_ns);
+    let engaged = turn.engage();
+    let deadline_ns = arrived_ns.saturating_add(nanoseconds(shared.settings.timeouts.request));
+    let endpoint = endpoint::at(at);
+    let errand = Errand { context, turn, endpoint, head, body, id, deadline_ns };
+    let mut trail = Trail::default();
+    let (mut response, code) = match errand.run(&mut trail, &mut note).await {
+        Ok(answered) => give(context, answered, engaged, permit, note),
+        Err(refusal) => refuse(note, refusal),
+    };
+    if trail.attempts > 1 {
+        response.headers_mut().insert(ATTEMPTS, HeaderValue::from(trail.attempts));
     }
-    if !headers::is_plainly_framed(&head.headers) {
-        ingress::discard(&head.headers, &mut body).await;
-        return Refusal::UnsupportedCoding.answer();
-    }
-    let limit = context.shared.settings.max_payload_size;
-    let received = tokio::select! {
-        biased;
-        received = ingress::receive(&head.headers, &mut body, limit) => received,
-        () = turn.deadline() => Err(Refusal::RequestTimeout),
-    };
-    let body = match received {
-        Ok(body) => body,
-        Err(refusal) => return refusal.answer(),
-    };
-    let booked = prepare::book(&context.shared, endpoint, &head.headers, &body);
-    let (assignment, booking, streaming) = match booked {
-        Ok(booked) => booked,
-        Err(refusal) => return refusal.answer(),
-    };
-    let place = context.shared.place(assignment.worker);
-    context.shared.metrics.decided(at, streaming, place, assignment.reason.as_str());
-    let request = attempt::upstream_request(head, body, &context.shared.fleet[place].address);
-    let note = Note::new(at, arrived_ns, &assignment);
-    let (mut response, code) = give(context, turn, place, request, booking, note).await;
-    if context.shared.settings.decision_headers {
-        tell_decision(response.headers_mut(), place, &assignment);
+    if let (true, Some((place, assignment))) = (shared.settings.decision_headers, &trail.last) {
+        tell_decision(response.headers_mut(), *place, assignment);
     }
     (response, code)
 }
 
-/// Tries the worker and turns what comes back into the client's answer.
-async fn give(
+/// Lets a request in and receives it.
+async fn accept(
     context: &Context,
     turn: &Arc<Turn>,
-    place: usize,
-    request: Request<http_body_util::Full<bytes::Bytes>>,
-    booking: Booking,
-    note: Note,
-) -> Answer {
-    let worker = &context.shared.fleet[place];
-    let engaged = turn.engage();
-    let tried = tokio::select! {
-        biased;
-        tried = exchange(&context.pool, place, &worker.address, request) => tried.map_err(Failure::from),
-        () = turn.deadline() => Err(Failure::TimedOut),
-    };
-    let (connection, response) = match tried.and_then(Failure::of_answer) {
-        Ok(answered) => answered,
-        Err(failure) => {
-            if failure.is_nobody_there() {
-                worker.unreachable.note();
-            }
-            tracing::warn!(worker = %worker.address.url, "no answer: {failure}");
-            booking.fail();
-            return failure.refusal().answer();
+    headers: &HeaderMap,
+    body: &mut Incoming,
+    note: &mut Note,
+) -> Result<(Option<Permit>, Bytes), Refusal> {
+    let entered = enter(context, turn, headers, note).await;
+    let permit = match entered {
+        Ok(permit) => permit,
+        Err(refusal) => {
+            ingress::discard(headers, body).await;
+            return Err(refusal);
         }
     };
+    let received = tokio::select! {
+        biased;
+        received = ingress::receive(headers, body, context.shared.settings.max_payload_size) => received,
+        () = turn.deadline() => Err(Refusal::RequestTimeout),
+    };
+    Ok((permit, received?))
+}
+
+/// What can be said before the body is there. A request that waits for its turn is not received meanwhile, so that
+/// those that wait take no memory.
+async fn enter(
+    context: &Context,
+    turn: &Arc<Turn>,
+    headers: &HeaderMap,
+    note: &mut Note,
+) -> Result<Option<Permit>, Refusal> {
+    let shared = &context.shared;
+    if shared.settings.api_key.as_ref().is_some_and(|key| !key.admits(headers)) {
+        return Err(Refusal::Unauthorized);
+    }
+    if !headers::is_plainly_framed(headers) {
+        return Err(Refusal::UnsupportedCoding);
+    }
+    let Some(gate) = &shared.gate else { return Ok(None) };
+    let came_ns = shared.clock.now_ns();
+    // A client that leaves meanwhile is noticed.
+    let engaged = turn.engage();
+    let permit = gate.enter().await;
+    drop(engaged);
+    note.queued(shared.clock.now_ns() - came_ns);
+    permit.map(Some)
+}
+
+/// Answers in a worker's place.
+fn refuse(mut note: Note, refusal: Refusal) -> Answer {
+    let answer = refusal.answer();
+    note.answered(answer.0.status(), answer.1);
+    note.end(&Outcome::Refused);
+    answer
+}
+
+/// Turns what a worker answered into the client's answer.
+fn give(
+    context: &Context,
+    answered: Answered,
+    engaged: Engaged,
+    permit: Option<Permit>,
+    mut note: Note,
+) -> Answer {
+    let Answered { place, connection, response, lease } = answered;
     let (mut head, inner) = response.into_parts();
     headers::strip_hop_by_hop(&mut head.headers);
     head.version = Version::HTTP_11;
-    let is_stream = is_event_stream(&head.headers);
-    let lease = booking.confirm();
-    let held = Held { connection, pool: Arc::clone(&context.pool), key: place };
+    note.answered(head.status, "");
     engaged.answering();
-    let booked = Booked { held, lease, note, engaged };
-    let body = AnswerBody::new(inner, is_stream, head.status, booked);
+    let held = Held { connection, pool: Arc::clone(&context.pool), key: place };
+    let booked = Booked { held, lease, note, engaged, permit };
+    let body = AnswerBody::new(inner, head.status, context.shared.settings.timeouts.silence, booked);
     (Response::from_parts(head, Body::Answer(Box::new(body))), "")
-}
-
-fn is_event_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    kind.len() >= 17 && kind[..17].eq_ignore_ascii_case(b"text/event-stream")
 }
 
 fn tell_decision(headers: &mut HeaderMap, place: usize, assignment: &Assignment) {

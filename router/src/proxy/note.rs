@@ -1,55 +1,323 @@
-//! What is written down about a request when it ends.
+//! What is noted of a request: counted in the metrics as it happens, and written to the access log when it is over.
+//!
+//! A note is opened when the request's head is there and closed exactly once: when the last byte of the answer has
+//! gone, or when the note is dropped before that, because the client has left.
 
-use http::StatusCode;
-use router_core::{Assignment, Outcome};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use http::{HeaderValue, StatusCode};
+use router_core::{Assignment, Cause, Outcome};
+
+use super::flow::{Flow, Seen};
 use super::meter::Counts;
+use crate::access_log::{self, Decision, Record};
+use crate::metrics::{self, End, RequestError, Slot, WorkerError};
 use crate::shared::Shared;
 
-/// The facts of one request that its end needs.
-#[derive(Debug)]
-pub(crate) struct Note {
+/// The note of one request. It is moved often, so what it holds is elsewhere.
+pub(crate) struct Note(Box<Facts>);
+
+struct Facts {
+    shared: Arc<Shared>,
+    /// Taken when the note is closed.
+    slot: Option<Slot>,
+    /// In the endpoint table.
     endpoint: usize,
+    /// Where what is counted by the endpoint's label is counted.
+    group: usize,
+    request_id: HeaderValue,
     arrived_ns: u64,
-    predicted: Option<u64>,
-    first_token_ns: Option<u64>,
+    model: Arc<metrics::Model>,
+    streaming: bool,
+    estimated_prompt_tokens: Option<u64>,
+    queue_ns: Option<u64>,
+    /// The wait is over, and nothing has shown yet whether it was let in.
+    queue_open: bool,
+    tries: u32,
+    last_try: Option<Try>,
+    head: Option<Head>,
+    flow: Flow,
+    timed_out: bool,
+}
+
+/// The last assignment.
+struct Try {
+    place: usize,
+    assignment: Assignment,
+    /// Neither a response head nor a failure of it is known.
+    open: bool,
+}
+
+/// The response head that went to the client.
+#[derive(Clone, Copy)]
+struct Head {
+    status: StatusCode,
+    /// The router's own, or empty.
+    code: &'static str,
 }
 
 impl Note {
-    pub(crate) fn new(endpoint: usize, arrived_ns: u64, assignment: &Assignment) -> Self {
-        Self { endpoint, arrived_ns, predicted: assignment.predicted_cached_tokens, first_token_ns: None }
+    /// A request came to this row of the endpoint table.
+    pub(crate) fn begin(shared: &Arc<Shared>, endpoint: usize, request_id: HeaderValue) -> Self {
+        let arrived_ns = shared.clock.now_ns();
+        shared.metrics.arrived(endpoint);
+        Self(Box::new(Facts {
+            slot: Some(shared.metrics.in_flight.enter(arrived_ns)),
+            endpoint,
+            group: shared.metrics.group(endpoint),
+            request_id,
+            arrived_ns,
+            model: shared.metrics.routes.model(None),
+            streaming: false,
+            estimated_prompt_tokens: None,
+            queue_ns: None,
+            queue_open: false,
+            tries: 0,
+            last_try: None,
+            head: None,
+            flow: Flow::new(false),
+            timed_out: false,
+            shared: Arc::clone(shared),
+        }))
     }
 
-    pub(crate) fn first_token(&mut self, now_ns: u64) {
-        self.first_token_ns = Some(now_ns);
+    /// The body was read. `model` is one that a worker stated; the prompt's length is an estimate.
+    pub(crate) fn looked(&mut self, streaming: bool, model: Option<&str>, prompt_tokens: u64) {
+        let facts = &mut *self.0;
+        facts.let_in();
+        facts.streaming = streaming;
+        facts.estimated_prompt_tokens = Some(prompt_tokens);
+        if model.is_some() {
+            facts.model = facts.shared.metrics.routes.model(model);
+        }
     }
 
-    /// The answer is over. Refusals of the worker and broken answers have no place in the histograms.
-    pub(crate) fn finish(
-        self,
-        shared: &Shared,
-        now_ns: u64,
-        status: StatusCode,
-        counts: Counts,
-        outcome: &Outcome,
-    ) {
-        if !status.is_success() || !matches!(outcome, Outcome::Completed { .. }) {
+    /// It waited so long for the limit on concurrent requests, and was let in unless the next word is a refusal.
+    pub(crate) fn queued(&mut self, wait_ns: u64) {
+        self.0.queue_ns = Some(wait_ns);
+        self.0.queue_open = true;
+    }
+
+    /// A worker gets it.
+    pub(crate) fn assigned(&mut self, place: usize, assignment: &Assignment) {
+        let facts = &mut *self.0;
+        facts.tries += 1;
+        let metrics = &facts.shared.metrics;
+        metrics.worker(place).selected();
+        metrics.decided(assignment.reason.as_str());
+        if facts.tries == 1 {
+            let routed = &facts.model.row(facts.group).routed;
+            routed[usize::from(facts.streaming)].fetch_add(1, Ordering::Relaxed);
+        }
+        facts.last_try = Some(Try { place, assignment: *assignment, open: true });
+    }
+
+    /// The last try failed, and another one follows after this wait.
+    pub(crate) fn try_failed(&mut self, cause: Cause, wait_ns: u64) {
+        let facts = &mut *self.0;
+        facts.shared.metrics.retried(facts.endpoint, facts.tries, cause, wait_ns);
+        facts.blame(WorkerError::of_cause(cause));
+    }
+
+    /// The last try failed in a way that another one could mend, and none follows.
+    pub(crate) fn exhausted(&mut self) {
+        self.0.shared.metrics.exhausted(self.0.endpoint);
+    }
+
+    /// The last try's response head came.
+    pub(crate) fn upstream_head(&mut self, status: StatusCode) {
+        let facts = &mut *self.0;
+        facts.shared.metrics.upstream_answered(status);
+        facts.blame(status.is_server_error().then_some(WorkerError::Status));
+    }
+
+    /// The response head that goes to the client, with the router's own code if it is its own.
+    pub(crate) fn answered(&mut self, status: StatusCode, code: &'static str) {
+        let facts = &mut *self.0;
+        facts.shared.metrics.answered(status, code);
+        if metrics::is_turned_away(code) {
+            facts.queue_open = false;
+        }
+        if !code.is_empty() {
+            facts.blame(WorkerError::of_refusal(code));
+        }
+        if let Some(kind) = RequestError::of_answer(status.as_u16(), code) {
+            facts.model.row(facts.group).failed(kind);
+        }
+        facts.head = Some(Head { status, code });
+        facts.flow = Flow::new(facts.streaming && status.is_success());
+    }
+
+    /// A piece of the worker's answer came.
+    pub(crate) fn see(&mut self, now_ns: u64, chunk: &[u8]) -> Seen {
+        self.0.flow.see(now_ns, chunk)
+    }
+
+    /// The engine's counts so far.
+    pub(crate) fn counts(&self) -> Counts {
+        self.0.flow.meter.counts()
+    }
+
+    /// One of the router's time limits ends the answer. To be said before [`Note::end`].
+    pub(crate) fn timed_out(&mut self) {
+        self.0.timed_out = true;
+    }
+
+    /// It is over: the last byte has gone, or the answer broke off.
+    pub(crate) fn end(mut self, outcome: &Outcome) {
+        self.0.close(Some(outcome));
+    }
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        self.0.close(None);
+    }
+}
+
+impl std::fmt::Debug for Note {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Note").field("request_id", &self.0.request_id).finish_non_exhaustive()
+    }
+}
+
+/// What is wrong with a worker whose answer ended so, if that was its failure.
+fn broken_by(end: End) -> Option<WorkerError> {
+    match end {
+        End::Broken => Some(WorkerError::ConnectionLost),
+        End::TimedOut => Some(WorkerError::Timeout),
+        End::Complete | End::ClientGone | End::Refused => None,
+    }
+}
+
+impl Facts {
+    /// The last try's response head or failure is known, and this was wrong with it.
+    fn blame(&mut self, error: Option<WorkerError>) {
+        if let Some(tried) = &mut self.last_try
+            && std::mem::take(&mut tried.open)
+            && let Some(error) = error
+        {
+            self.shared.metrics.worker(tried.place).failed(error);
+        }
+    }
+
+    /// The limit on concurrent requests has let it in.
+    fn let_in(&mut self) {
+        if let (true, Some(wait_ns)) = (std::mem::take(&mut self.queue_open), self.queue_ns) {
+            self.shared.metrics.admitted(wait_ns);
+        }
+    }
+
+    /// Without an outcome, the note was dropped.
+    fn close(&mut self, outcome: Option<&Outcome>) {
+        let Some(slot) = self.slot.take() else { return };
+        self.let_in();
+        let now_ns = self.shared.clock.now_ns();
+        let end = self.how_it_ended(outcome);
+        self.shared.metrics.in_flight.leave(slot);
+        self.count(end, now_ns);
+        if let (Some(error), Some(Outcome::Failed), Some(tried)) = (broken_by(end), outcome, &self.last_try) {
+            self.shared.metrics.worker(tried.place).failed(error);
+        }
+        let form = self.shared.settings.access_log;
+        if access_log::is_on(form) {
+            access_log::write(form, &self.record(end, now_ns));
+        }
+    }
+
+    fn how_it_ended(&self, outcome: Option<&Outcome>) -> End {
+        match (self.head, outcome) {
+            (Some(Head { status, code }), _) if !code.is_empty() => {
+                match RequestError::of_answer(status.as_u16(), code) {
+                    Some(RequestError::Timeout) => End::TimedOut,
+                    _ => End::Refused,
+                }
+            }
+            _ if self.timed_out => End::TimedOut,
+            (_, None | Some(Outcome::ClientGone)) => End::ClientGone,
+            (Some(head), Some(Outcome::Failed)) if head.status.is_server_error() => End::Complete,
+            (_, Some(Outcome::Failed)) => End::Broken,
+            (_, Some(Outcome::Completed { .. } | Outcome::Refused)) => End::Complete,
+        }
+    }
+
+    /// Refusals of the worker and broken answers have no place in the histograms of answers; a stream's tokens count as
+    /// far as they came.
+    fn count(&self, end: End, now_ns: u64) {
+        let metrics = &self.shared.metrics;
+        let duration_ns = now_ns.saturating_sub(self.arrived_ns);
+        metrics.ended(self.endpoint, end, duration_ns);
+        let Some(tried) = &self.last_try else { return };
+        let row = self.model.row(self.group);
+        let flow = &self.flow;
+        if let Some(first_ns) = flow.first_token_ns {
+            row.first_token.observe(first_ns.saturating_sub(self.arrived_ns));
+            row.gaps.merge(&flow.gaps);
+        }
+        if !self.head.is_some_and(|head| head.status.is_success()) {
             return;
         }
-        let endpoint = shared.metrics.endpoint(self.endpoint);
-        endpoint.duration.observe(self.seconds_to(now_ns));
-        if let Some(first_ns) = self.first_token_ns {
-            endpoint.first_token.observe(self.seconds_to(first_ns));
-        }
-        if let (Some(cached), Some(prompt)) = (counts.cached_tokens, counts.prompt_tokens) {
-            let cache = &shared.metrics.cache;
-            cache.predicted.inc_by(self.predicted.unwrap_or(0));
-            cache.actual.inc_by(cached);
-            cache.prompt.inc_by(prompt);
+        match end {
+            End::Broken => row.failed(RequestError::Backend),
+            End::TimedOut => row.failed(RequestError::Timeout),
+            End::ClientGone | End::Refused => {}
+            End::Complete => self.count_success(row, tried, duration_ns),
         }
     }
 
-    fn seconds_to(&self, at_ns: u64) -> f64 {
-        at_ns.saturating_sub(self.arrived_ns) as f64 / 1e9
+    /// What an answer adds that came in full.
+    fn count_success(&self, row: &metrics::Row, tried: &Try, duration_ns: u64) {
+        row.duration.observe(duration_ns);
+        let Flow { meter, first_token_ns, last_token_ns, .. } = &self.flow;
+        if let Some(first_ns) = first_token_ns {
+            let spent_ns = last_token_ns.saturating_sub(*first_ns);
+            row.generation.observe(spent_ns);
+            let gaps = meter.output_tokens().saturating_sub(1);
+            if let Some(mean_ns) = spent_ns.checked_div(gaps) {
+                row.per_token.observe(mean_ns);
+            }
+        }
+        let Counts { prompt_tokens, cached_tokens, completion_tokens } = meter.counts();
+        for (total, count) in row.tokens.iter().zip([prompt_tokens, completion_tokens]) {
+            total.fetch_add(count.unwrap_or(0), Ordering::Relaxed);
+        }
+        if let (Some(cached), Some(prompt)) = (cached_tokens, prompt_tokens) {
+            let predicted = tried.assignment.predicted_cached_tokens.unwrap_or(0);
+            self.shared.metrics.cache.told(predicted, cached, prompt);
+        }
+    }
+
+    fn record(&self, end: End, now_ns: u64) -> Record<'_> {
+        let shared = &*self.shared;
+        let counts = self.flow.meter.counts();
+        let output_tokens = self.flow.meter.output_tokens();
+        Record {
+            request_id: self.request_id.as_bytes(),
+            method: "POST",
+            path: &shared.metrics.endpoint(self.endpoint).path,
+            model: self.model.stated(),
+            streaming: self.streaming,
+            status: self.head.map(|head| head.status.as_u16()),
+            error_code: self.head.map_or("", |head| head.code),
+            end: end.label(),
+            attempts: self.tries,
+            decision: self.last_try.as_ref().map(|tried| Decision {
+                worker: &shared.fleet[tried.place].address.url,
+                policy: shared.metrics.policy,
+                reason: tried.assignment.reason.as_str(),
+                matched_chars: tried.assignment.matched_chars,
+                prompt_chars: tried.assignment.prompt_chars,
+                predicted_tokens: tried.assignment.predicted_cached_tokens,
+            }),
+            estimated_prompt_tokens: self.estimated_prompt_tokens,
+            prompt_tokens: counts.prompt_tokens,
+            cached_tokens: counts.cached_tokens,
+            output_tokens: (output_tokens > 0).then_some(output_tokens),
+            queue_ns: self.queue_ns,
+            first_token_ns: self.flow.first_token_ns.map(|first_ns| first_ns.saturating_sub(self.arrived_ns)),
+            duration_ns: now_ns.saturating_sub(self.arrived_ns),
+            bytes: self.flow.bytes,
+        }
     }
 }

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, header};
 use protocol::view::{First, RequestView};
+use router_core::ids::{ScopeId, WorkerId};
 use router_core::index::{Credit, Matches};
 use router_core::prompt::PromptView;
 use router_core::{Assignment, Role, RouteRequest, RoutingKeys, Unroutable};
 
 use super::endpoint::Endpoint;
 use super::lease::{Booking, Lease, Pledge};
+use super::note::Note;
 use crate::api_key::ApiKey;
 use crate::error::Refusal;
+use crate::gate::whole_seconds;
 use crate::shared::Shared;
 
 const TARGET_WORKER: HeaderName = HeaderName::from_static("x-smg-target-worker");
@@ -21,28 +24,47 @@ const ROUTING_KEY: HeaderName = HeaderName::from_static("x-smg-routing-key");
 const IMPLICIT_KEYS: [HeaderName; 3] =
     [header::AUTHORIZATION, HeaderName::from_static("x-forwarded-for"), header::COOKIE];
 
-/// Chooses a worker and books the request on it.
+/// A worker that was chosen, and what it holds for the request.
+pub(super) struct Booked {
+    pub(super) assignment: Assignment,
+    pub(super) booking: Booking,
+    /// Which workers might have had it.
+    pub(super) scope: ScopeId,
+}
+
+/// Chooses a worker that is not in `exclude` and books the request on it.
 ///
-/// Only `assign` runs under the decision lock; reading the body and walking the index do not.
+/// Only `assign` runs under the decision lock; reading the body and walking the index do not. What was read is not
+/// kept: a body of many megabytes is not held twice while its answer is awaited.
 ///
 /// # Errors
 /// No worker can have the request; the log says why.
-pub(crate) fn book(
+pub(super) fn book(
     shared: &Arc<Shared>,
     endpoint: &'static Endpoint,
     headers: &HeaderMap,
     body: &Bytes,
-) -> Result<(Assignment, Booking, bool), Refusal> {
+    exclude: &[WorkerId],
+    note: &mut Note,
+) -> Result<Booked, Refusal> {
     let view = RequestView::read(endpoint.dialect, body);
     let prompt = prompt_view(&view);
-    let scope = shared.router.lock().scope(Role::Regular, view.model.as_deref());
+    let prompt_tokens = view.prompt.estimated_tokens();
+    let scope = {
+        let router = shared.router.lock();
+        let scope = router.scope(Role::Regular, view.model.as_deref());
+        let model = scope.as_ref().ok().and_then(|scope| router.scope_model(*scope));
+        note.looked(view.stream, model, prompt_tokens);
+        scope
+    };
+    let scope = scope.map_err(|unknown| refusal(shared, unknown.into()))?;
     let request = RouteRequest {
         scope,
         prompt,
-        prompt_tokens: view.prompt.estimated_tokens(),
+        prompt_tokens,
         output_budget: view.output_budget,
         keys: routing_keys(headers, shared.settings.api_key.as_ref()),
-        exclude: &[],
+        exclude,
     };
     let matches = match &shared.index {
         Some(index) => index.read().lookup(scope, prompt),
@@ -54,7 +76,20 @@ pub(crate) fn book(
     let lease = Lease::new(Arc::clone(shared), &assignment);
     let credit = shared.index.as_ref().map(|index| index.write().credit(scope, prompt, assignment.worker));
     let pledge = Pledge::new(Arc::clone(shared), endpoint, body.clone(), credit);
-    Ok((assignment, Booking::new(lease, pledge), view.stream))
+    Ok(Booked { assignment, booking: Booking::new(lease, pledge), scope })
+}
+
+/// Whether a worker that was not tried could have the request now.
+pub(super) fn others_left(shared: &Shared, scope: ScopeId, headers: &HeaderMap, tried: &[WorkerId]) -> bool {
+    let request = RouteRequest {
+        scope,
+        prompt: PromptView::Unreadable,
+        prompt_tokens: 0,
+        output_budget: None,
+        keys: routing_keys(headers, shared.settings.api_key.as_ref()),
+        exclude: tried,
+    };
+    shared.router.lock().propose(shared.clock.now_ns(), &request, &Matches::default()).is_ok()
 }
 
 /// Takes a credit back, because nothing shows that the prompt reached the worker.
@@ -81,6 +116,10 @@ fn refusal(shared: &Shared, why: Unroutable) -> Refusal {
         Unroutable::NoneHealthy { .. } | Unroutable::AllTried { .. } => {
             Refusal::NoneHealthy { retry_after_secs: shared.settings.recovery_secs }
         }
+        Unroutable::BreakersOpen { retry_after_ns } => {
+            Refusal::BreakersOpen { retry_after_secs: whole_seconds(retry_after_ns) }
+        }
+        Unroutable::UnknownModel(_) => Refusal::UnknownModel,
         Unroutable::TargetUnavailable => Refusal::TargetUnavailable,
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::config::HealthConfig;
 use crate::server::Context;
 use crate::shared::Member;
-use crate::upstream::{Probe, ProbeError, probe};
+use crate::upstream::{CallError, Probe, probe};
 
 /// Longest time to the next probe while there is reason to hurry.
 const HURRY: Duration = Duration::from_secs(1);
@@ -28,6 +28,7 @@ pub(super) async fn watch(context: Arc<Context>, place: usize, config: HealthCon
             times = member.unreachable.next() => Verdict::Unreachable { times },
             () = tokio::time::sleep_until(next) => {
                 let verdict = ask(&context, member, place, &config).await;
+                context.shared.metrics.worker(place).checked(matches!(verdict, Verdict::Good));
                 next = Instant::now() + config.interval;
                 verdict
             }
@@ -43,12 +44,11 @@ pub(super) async fn watch(context: Arc<Context>, place: usize, config: HealthCon
 }
 
 async fn ask(context: &Context, member: &Member, place: usize, config: &HealthConfig) -> Verdict {
-    let question =
-        Probe { path: config.path.clone(), address: &member.address, key: place, timeout: config.timeout };
+    let question = Probe { path: config.path.clone(), member, key: place, timeout: config.timeout };
     match probe(&context.pool, question).await {
         Ok((status, _)) if status.is_success() => Verdict::Good,
         Ok((status, _)) => Verdict::Bad(format!("status {status}")),
-        Err(ProbeError::NoAnswer(missing)) if missing.is_nobody_there() => Verdict::Unreachable { times: 1 },
+        Err(CallError::NoAnswer(missing)) if missing.is_nobody_there() => Verdict::Unreachable { times: 1 },
         Err(error) => Verdict::Bad(error.to_string()),
     }
 }

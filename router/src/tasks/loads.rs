@@ -57,8 +57,8 @@ async fn ask(
     path: &'static str,
     timeout: Duration,
 ) -> Result<LoadReport, Unanswered> {
-    let address = &context.shared.fleet[place].address;
-    let question = Probe { path: Uri::from_static(path), address, key: place, timeout };
+    let member = &context.shared.fleet[place];
+    let question = Probe { path: Uri::from_static(path), member, key: place, timeout };
     match probe(&context.pool, question).await {
         Ok((StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _)) => Err(Unanswered::NoSuchPath),
         Ok((status, body)) if status.is_success() => {

@@ -10,15 +10,20 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 
 use super::Address;
+use super::socket::{Heard, Socket};
+
+type Driver = http1::Connection<TokioIo<Socket>, Full<Bytes>>;
 
 /// A connection and the half of hyper that moves its bytes.
 pub(crate) struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
     /// Gone once the socket is finished with.
-    driver: Option<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>,
+    driver: Option<Driver>,
+    heard: Heard,
+    /// Whether a request has been sent on it.
+    used: bool,
 }
 
 /// Why no response head came.
@@ -26,7 +31,9 @@ pub(crate) struct Connection {
 pub(super) enum ExchangeError {
     /// The connection was found closed before any of the request was written: it is safe to send it elsewhere.
     Unsent(Box<Request<Full<Bytes>>>),
-    /// The connection broke, or what came back was not HTTP.
+    /// The connection ended without a byte of an answer.
+    Silent { error: hyper::Error, reused: bool },
+    /// It ended within the head, or what came was not HTTP.
     Broken(hyper::Error),
 }
 
@@ -36,9 +43,10 @@ impl Connection {
     /// # Errors
     /// What the operating system said.
     pub(super) async fn open(address: &Address) -> std::io::Result<Self> {
-        let io = TokioIo::new(address.dial().await?);
+        let heard = Heard::default();
+        let io = TokioIo::new(Socket::new(address.dial().await?, heard.clone()));
         let (sender, driver) = http1::Builder::new().handshake(io).await.map_err(std::io::Error::other)?;
-        Ok(Self { sender, driver: Some(driver) })
+        Ok(Self { sender, driver: Some(driver), heard, used: false })
     }
 
     /// Sends a request and waits for the head of its answer. Dropping the future closes nothing by itself;
@@ -50,6 +58,8 @@ impl Connection {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, ExchangeError> {
+        let reused = std::mem::replace(&mut self.used, true);
+        self.heard.listen();
         let mut reply = pin!(self.sender.try_send_request(request));
         let driver = &mut self.driver;
         let answer = std::future::poll_fn(|cx| {
@@ -58,7 +68,8 @@ impl Connection {
         });
         answer.await.map_err(|mut error| match error.take_message() {
             Some(request) => ExchangeError::Unsent(Box::new(request)),
-            None => ExchangeError::Broken(error.into_error()),
+            None if self.heard.anything() => ExchangeError::Broken(error.into_error()),
+            None => ExchangeError::Silent { error: error.into_error(), reused },
         })
     }
 
@@ -75,7 +86,7 @@ impl Connection {
     }
 }
 
-fn drive(driver: &mut Option<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>, cx: &mut Context<'_>) {
+fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
     // How it ended is told by the reply or by the body; here it only matters that it has.
     let ended = driver.as_mut().is_some_and(|running| Pin::new(running).poll(cx).is_ready());
     if ended {

@@ -12,7 +12,18 @@ use super::{Address, Connection, ExchangeError, Pool, PoolKey};
 pub(crate) enum NoAnswer {
     #[error("cannot connect: {0}")]
     Connect(#[source] std::io::Error),
-    #[error("the connection broke before a response head: {0}")]
+    #[error("no connection within the time limit")]
+    ConnectTimedOut,
+    /// Not a byte of an answer came; `reused` if the connection had served before, so that the worker may just have
+    /// closed it for having idled.
+    #[error("the connection was lost without an answer: {error}")]
+    Silent {
+        #[source]
+        error: hyper::Error,
+        reused: bool,
+    },
+    /// Some of an answer came, but no head.
+    #[error("the connection broke within a response head: {0}")]
     Broken(#[source] hyper::Error),
     #[error("the connection was closed before the request was written")]
     Unsent,
@@ -23,8 +34,12 @@ impl NoAnswer {
     /// shows nothing about the worker.
     pub(crate) fn is_nobody_there(&self) -> bool {
         use std::io::ErrorKind as Kind;
-        let Self::Connect(error) = self else { return false };
-        // Without a code of the system's, it is a time limit of ours or a name that does not resolve.
+        let error = match self {
+            Self::Connect(error) => error,
+            Self::ConnectTimedOut => return true,
+            _ => return false,
+        };
+        // Without a code of the system's, it is a name that does not resolve.
         error.raw_os_error().is_none()
             || matches!(
                 error.kind(),
@@ -52,17 +67,25 @@ pub(crate) async fn exchange(
 ) -> Result<(Connection, Response<Incoming>), NoAnswer> {
     if let Some(mut connection) = pool.take(key) {
         let again = request.method().is_idempotent().then(|| request.clone());
-        match connection.exchange(request).await {
-            Ok(response) => return Ok((connection, response)),
-            Err(ExchangeError::Unsent(unsent)) => request = *unsent,
-            Err(ExchangeError::Broken(error)) => request = again.ok_or(NoAnswer::Broken(error))?,
+        match (connection.exchange(request).await, again) {
+            (Ok(response), _) => return Ok((connection, response)),
+            (Err(ExchangeError::Unsent(unsent)), _) => request = *unsent,
+            (Err(_), Some(again)) => request = again,
+            (Err(error), None) => return Err(error.into()),
         }
     }
-    let mut connection = pool.connect(address).await.map_err(NoAnswer::Connect)?;
-    match connection.exchange(request).await {
-        Ok(response) => Ok((connection, response)),
-        Err(ExchangeError::Broken(error)) => Err(NoAnswer::Broken(error)),
-        Err(ExchangeError::Unsent(_)) => Err(NoAnswer::Unsent),
+    let mut connection = pool.connect(address).await?;
+    let response = connection.exchange(request).await?;
+    Ok((connection, response))
+}
+
+impl From<ExchangeError> for NoAnswer {
+    fn from(error: ExchangeError) -> Self {
+        match error {
+            ExchangeError::Unsent(_) => Self::Unsent,
+            ExchangeError::Silent { error, reused } => Self::Silent { error, reused },
+            ExchangeError::Broken(error) => Self::Broken(error),
+        }
     }
 }
 
@@ -75,8 +98,11 @@ mod tests {
 
     use http::{StatusCode, Uri};
 
+    use router_core::ids::WorkerId;
+
     use super::super::{Probe, probe};
     use super::*;
+    use crate::shared::Member;
 
     /// Answers one request on each of its connections, then waits for a word and closes it.
     fn closing_worker() -> (Address, mpsc::Sender<()>, mpsc::Receiver<()>) {
@@ -103,9 +129,10 @@ mod tests {
     #[tokio::test]
     async fn a_probe_does_not_mistake_a_stale_connection_for_a_sick_worker() {
         let (address, close, closed) = closing_worker();
-        let pool = Pool::new(1);
+        let pool = Pool::new(1, Duration::from_secs(10));
         let path = Uri::from_static("/health");
-        let question = Probe { path, address: &address, key: 0, timeout: Duration::from_secs(10) };
+        let member = Member::new(WorkerId(0), address, None);
+        let question = Probe { path, member: &member, key: 0, timeout: Duration::from_secs(10) };
         for _ in 0..3 {
             let (status, body) = probe(&pool, question.clone()).await.expect("an answer");
             assert_eq!((status, &body[..]), (StatusCode::OK, &b"ok"[..]));

@@ -5,14 +5,17 @@
 //! future or body therefore closes the socket at once, which is how a worker learns that its client left.
 
 mod address;
+mod call;
 mod connection;
 mod exchange;
 mod pool;
 mod probe;
+mod socket;
 
 pub(crate) use address::Address;
+pub(crate) use call::{CallError, Callee, call};
 pub(crate) use connection::Connection;
 use connection::ExchangeError;
 pub(crate) use exchange::{NoAnswer, exchange};
 pub(crate) use pool::{Pool, PoolKey};
-pub(crate) use probe::{Probe, ProbeError, probe};
+pub(crate) use probe::{Probe, probe};

@@ -8,16 +8,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::{Address, Connection};
+use super::{Address, Connection, NoAnswer};
 
 /// How long a connection may idle: below the 5 s after which the engine's server closes it.
 const IDLE_LIMIT: Duration = Duration::from_secs(3);
 
 /// Most idle connections to one worker; a burst's surplus is closed.
 const IDLE_PER_WORKER: usize = 1024;
-
-/// How long connecting may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whose connections: the worker's place in the fleet table.
 pub(crate) type PoolKey = usize;
@@ -27,6 +24,8 @@ pub(crate) type PoolKey = usize;
 pub(crate) struct Pool {
     /// By worker; in each, the one used last stands last.
     idle: Vec<Mutex<Vec<Idle>>>,
+    /// How long connecting may take.
+    connect_timeout: Duration,
 }
 
 #[derive(Debug)]
@@ -37,8 +36,8 @@ struct Idle {
 
 impl Pool {
     /// An empty pool for this many workers.
-    pub(crate) fn new(workers: usize) -> Self {
-        Self { idle: (0..workers).map(|_| Mutex::default()).collect() }
+    pub(crate) fn new(workers: usize, connect_timeout: Duration) -> Self {
+        Self { idle: (0..workers).map(|_| Mutex::default()).collect(), connect_timeout }
     }
 
     /// An idle connection that is still good, if there is one: the one used last, so that surplus ages out.
@@ -57,11 +56,11 @@ impl Pool {
     /// Connects anew.
     ///
     /// # Errors
-    /// What the operating system said, or `TimedOut`.
-    pub(super) async fn connect(&self, address: &Address) -> std::io::Result<Connection> {
-        match tokio::time::timeout(CONNECT_TIMEOUT, Connection::open(address)).await {
-            Ok(opened) => opened,
-            Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
+    /// [`NoAnswer::Connect`] or [`NoAnswer::ConnectTimedOut`].
+    pub(super) async fn connect(&self, address: &Address) -> Result<Connection, NoAnswer> {
+        match tokio::time::timeout(self.connect_timeout, Connection::open(address)).await {
+            Ok(opened) => opened.map_err(NoAnswer::Connect),
+            Err(_) => Err(NoAnswer::ConnectTimedOut),
         }
     }
 

@@ -5,34 +5,162 @@ use std::net::TcpListener;
 use crate::common::process::run_to_end;
 use crate::common::{Router, Worker};
 
+/// Flags with which a router on free ports starts and ends at once.
+const FREE_PORTS: &[&str] = &["--port", "0", "--prometheus-port", "0", "--exit-with-stdin"];
+
+/// What a value must be said to be.
+const COUNT: &str = "a whole number from 0 to 4294967295";
+const POSITIVE: &str = "a whole number from 1 to 4294967295";
+const SECONDS: &str = "a whole number from 1 to 100000000";
+const MILLISECONDS: &str = "a whole number from 1 to 100000000000";
+const LIMIT: &str = "a number of seconds from 0.001 to 100000000";
+const STATUS: &str = "a status from 400 to 599";
+const BUCKET: &str = "a number of seconds above 0";
+const PATH: &str = "a path that begins with /";
+
+/// A flag, a value that it does not take, and what the message says that it takes.
+const REFUSED: &[(&str, &str, &str)] = &[
+    ("--port", "70000", "from 0 to 65535"),
+    ("--host", "no host", "give an IP address"),
+    ("--policy", "no_such_policy", "cache_aware"),
+    ("--worker-urls", "127.0.0.1:1", "http://"),
+    ("--worker-urls", "http://a..b:1", "http"),
+    ("--extra-endpoints", "v1/x", PATH),
+    ("--extra-endpoints", "/x?y=1", "without a query"),
+    ("--extra-endpoints", "/generate", "is proxied already"),
+    ("--extra-endpoints", "/workers", "is answered by the router itself"),
+    ("--threads", "0", "from 1 to 256"),
+    ("--seed", "-1", "a whole number from 0"),
+    ("--load-poll-interval-secs", "0", "from 0.01 to 3600"),
+    ("--shutdown-grace-period-secs", "-1", "from 0 to 100000000"),
+    ("--max-payload-size", "0", "a whole number from 1"),
+    ("--max-concurrent-requests", "many", "a whole number"),
+    ("--max-concurrent-requests", "4294967296", "to 4294967295"),
+    ("--queue-size", "-1", COUNT),
+    ("--queue-timeout-secs", "0", "1 or more, or --queue-size 0"),
+    ("--queue-timeout-secs", "-1", "a whole number from 0 to 100000000"),
+    ("--rate-limit-tokens-per-second", "-1", COUNT),
+    ("--rate-limit-tokens-per-second", "0.5", COUNT),
+    ("--retry-max-retries", "0", POSITIVE),
+    ("--retry-initial-backoff-ms", "0", MILLISECONDS),
+    ("--retry-max-backoff-ms", "0", MILLISECONDS),
+    ("--retry-max-backoff-ms", "49", "--retry-initial-backoff-ms 50; give as much or more"),
+    ("--retry-backoff-multiplier", "0.99", "a number of 1 or more"),
+    ("--retry-backoff-multiplier", "inf", "a number of 1 or more"),
+    ("--retry-jitter-factor", "1.01", "a number from 0 to 1"),
+    ("--retry-jitter-factor", "-0.1", "a number from 0 to 1"),
+    ("--retry-statuses", "200", STATUS),
+    ("--retry-statuses", "5xx", STATUS),
+    ("--retry-on-reset", "maybe", "true, false"),
+    ("--retry-budget-percent", "-1", "a number from 0"),
+    ("--retry-budget-percent", "nan", "a number from 0"),
+    ("--retry-budget-min", "-1", COUNT),
+    ("--cb-failure-threshold", "0", POSITIVE),
+    ("--cb-success-threshold", "0", POSITIVE),
+    ("--cb-timeout-duration-secs", "0", SECONDS),
+    ("--cb-window-duration-secs", "0", SECONDS),
+    ("--cb-half-open-permits", "0", POSITIVE),
+    ("--health-failure-threshold", "0", POSITIVE),
+    ("--health-success-threshold", "0", POSITIVE),
+    ("--health-check-timeout-secs", "0", SECONDS),
+    ("--health-check-interval-secs", "0", SECONDS),
+    ("--health-check-endpoint", "health", PATH),
+    ("--request-timeout-secs", "0", SECONDS),
+    ("--connect-timeout-secs", "0", LIMIT),
+    ("--first-byte-timeout-secs", "-1", LIMIT),
+    ("--stream-idle-timeout-secs", "soon", LIMIT),
+    ("--prometheus-port", "65536", "from 0 to 65535"),
+    ("--prometheus-host", "no host", "give an IP address"),
+    ("--prometheus-duration-buckets", "0", BUCKET),
+    ("--prometheus-duration-buckets", "inf", BUCKET),
+    ("--prometheus-duration-buckets", "", "give one bound or more"),
+    ("--request-id-headers", "x:y", "the name of a header field"),
+    ("--request-id-headers", " ", "give one name or more"),
+    ("--log-level", "loud", "error, warn, info, debug"),
+    ("--access-log", "xml", "text, json, off"),
+    ("--cache-threshold", "1.5", "a number from 0 to 1"),
+    ("--cache-threshold", "much", "a number from 0 to 1"),
+    ("--balance-rel-threshold", "0.5", "a number, 1 or more"),
+];
+
+/// The message about a command line that must be refused: one line, and nothing else.
+fn refusal(args: &[&str]) -> String {
+    let output = run_to_end(args);
+    let message = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+    assert_eq!(message.trim_end().lines().count(), 1, "{args:?}: {message}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    message
+}
+
 #[test]
-fn what_is_wrong_is_named_in_one_line_and_ends_with_code_2() {
+fn a_value_that_is_wrong_is_named_with_its_flag_and_what_is_allowed() {
+    for &(flag, value, allowed) in REFUSED {
+        let message = refusal(&[flag, value]);
+        for part in [flag, value, allowed] {
+            assert!(message.contains(part), "{flag} {value:?}: no {part:?} in {message}");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_as_a_whole_is_named_in_one_line() {
     for (args, named) in [
         (&["--no-such-flag"][..], "--no-such-flag"),
-        (&["--port", "70000"], "--port"),
-        (&["--policy", "no_such_policy"], "no_such_policy"),
-        (&["--worker-urls", "127.0.0.1:1"], "127.0.0.1:1"),
         (&["--worker-urls", "http://a:1", "ftp://b:2"], "ftp://b:2"),
         (&["--worker-urls", "http://a:1", "http://a:1/"], "http://a:1/"),
         (&["--worker-urls", "http://a", "http://a:80"], "`http://a:80` is given twice"),
         (&["--worker-urls", "http://worker:9", "HTTP://WORKER:9"], "`HTTP://WORKER:9` is given twice"),
         (&["--worker-urls", "http://[::1]:9", "http://[0:0::1]:9"], "`http://[0:0::1]:9` is given twice"),
-        (&["--worker-urls", "http://a..b:1"], "http://a..b:1"),
-        (&["--cache-threshold", "1.5"], "--cache-threshold"),
-        (&["--cache-threshold", "much"], "--cache-threshold"),
-        (&["--balance-rel-threshold", "0.5"], "--balance-rel-threshold"),
-        (&["--max-payload-size", "0"], "--max-payload-size"),
-        (&["--request-timeout-secs", "0"], "--request-timeout-secs"),
-        (&["--host", "no host"], "--host"),
-        (&["--log-level", "loud"], "--log-level"),
+        (&["--extra-endpoints", "/a", "/b", "/a"], "--extra-endpoints: `/a` is given twice"),
+        (
+            &["--prometheus-duration-buckets", "1", "2", "2"],
+            "--prometheus-duration-buckets: `2` comes after 2",
+        ),
+        (&["--prometheus-duration-buckets"], "--prometheus-duration-buckets"),
+        (&["--request-id-headers", "--seed", "1"], "--request-id-headers"),
+        (&["--queue-size", "7", "--queue-timeout-secs", "0"], "a queue of 7"),
+        (&["--retry-initial-backoff-ms", "30001"], "--retry-max-backoff-ms: 30000 is less than"),
+        (&["--disable-retries", "--retry-statuses", "99"], "`99`"),
+        (&["--disable-circuit-breaker", "--cb-half-open-permits", "0"], "--cb-half-open-permits"),
+        (&["--seed", "1", "--seed", "2"], "--seed"),
     ] {
-        let output = run_to_end(args);
-        let message = String::from_utf8(output.stderr).expect("text");
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+        let message = refusal(args);
         assert!(message.contains(named), "{args:?}: {message}");
-        assert_eq!(message.trim_end().lines().count(), 1, "{args:?}: {message}");
-        assert!(output.stdout.is_empty(), "{args:?}");
     }
+}
+
+#[test]
+fn what_is_allowed_starts_the_router() {
+    for args in [
+        "--max-concurrent-requests -1 --queue-size 0 --queue-timeout-secs 0 --rate-limit-tokens-per-second 0",
+        "--max-concurrent-requests 64 --queue-size 1 --queue-timeout-secs 1 --rate-limit-tokens-per-second 9",
+        "--retry-max-retries 1 --retry-initial-backoff-ms 1 --retry-max-backoff-ms 1 --retry-backoff-multiplier 1",
+        "--retry-jitter-factor 0 --retry-statuses --retry-on-reset false --retry-budget-percent 0 --retry-budget-min 0",
+        "--retry-statuses 429 503 --retry-statuses 500 --disable-retries --disable-circuit-breaker",
+        "--cb-failure-threshold 1 --cb-success-threshold 1 --cb-timeout-duration-secs 1 --cb-half-open-permits 9",
+        "--connect-timeout-secs 0.5 --first-byte-timeout-secs 0 --stream-idle-timeout-secs 0",
+        "--prometheus-duration-buckets 0.5 1 30 --request-id-headers X-Id --log-level warning --access-log json",
+        "--extra-endpoints /v1/a /b --extra-endpoints /c --worker-api-key k",
+    ] {
+        let args: Vec<_> = FREE_PORTS.iter().copied().chain(args.split(' ')).collect();
+        let output = run_to_end(&args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {said}");
+        assert!(output.stdout.starts_with(b"{\"listening\":"), "{args:?}");
+    }
+}
+
+#[test]
+fn a_flag_without_effect_is_a_warning() {
+    let said = |args: &[&str]| {
+        let output = run_to_end(&[FREE_PORTS, args].concat());
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let warning = "--cb-window-duration-secs has no effect";
+    assert!(said(&["--cb-window-duration-secs", "120"]).contains(warning));
+    assert!(!said(&[]).contains(warning));
 }
 
 #[test]
@@ -65,10 +193,11 @@ fn a_host_that_is_no_name_is_a_clear_error() {
 }
 
 #[test]
-fn the_api_key_is_repeated_nowhere() {
-    let ports = ["--port", "0", "--prometheus-port", "0", "--exit-with-stdin", "--log-level", "debug"];
-    for (key, code) in [("sk-of-ours", 0), ("sk-of ours", 2)] {
-        let output = run_to_end(&[&ports[..], &["--api-key", key]].concat());
+fn keys_are_repeated_nowhere() {
+    let cases =
+        ["--api-key", "--worker-api-key"].map(|flag| [(flag, "sk-of-ours", 0), (flag, "sk-of ours", 2)]);
+    for (flag, key, code) in cases.concat() {
+        let output = run_to_end(&[FREE_PORTS, &["--log-level", "debug", flag, key]].concat());
         assert_eq!(output.status.code(), Some(code));
         let said = [output.stdout, output.stderr].concat();
         assert!(!said.is_empty());
@@ -82,6 +211,147 @@ fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
     let [soft, hard] = router.open_file_limits();
     assert_ne!(hard, "64", "this machine's hard limit is too low for the test to show anything");
     assert_eq!(soft, hard);
+}
+
+/// The gateway's options and their defaults. Empty: it is off or has none.
+const GATEWAY: &[(&str, &str)] = &[
+    ("worker-urls", "none"),
+    ("host", "0.0.0.0"),
+    ("port", "30000"),
+    ("api-key", "none is needed"),
+    ("shutdown-grace-period-secs", "180"),
+    ("max-payload-size", "536870912"),
+    ("max-concurrent-requests", "-1"),
+    ("queue-size", "100"),
+    ("queue-timeout-secs", "60"),
+    ("retry-max-retries", "5"),
+    ("retry-initial-backoff-ms", "50"),
+    ("retry-max-backoff-ms", "30000"),
+    ("retry-backoff-multiplier", "1.5"),
+    ("retry-jitter-factor", "0.2"),
+    ("disable-retries", ""),
+    ("cb-failure-threshold", "10"),
+    ("cb-success-threshold", "3"),
+    ("cb-timeout-duration-secs", "60"),
+    ("cb-window-duration-secs", "120"),
+    ("disable-circuit-breaker", ""),
+    ("health-failure-threshold", "3"),
+    ("health-success-threshold", "2"),
+    ("health-check-timeout-secs", "5"),
+    ("health-check-interval-secs", "60"),
+    ("health-check-endpoint", "/health"),
+    ("disable-health-check", ""),
+    ("request-timeout-secs", "1800"),
+    ("prometheus-host", "0.0.0.0"),
+    ("prometheus-port", "29000"),
+    ("request-id-headers", "x-request-id x-correlation-id x-trace-id request-id"),
+    ("log-level", "info"),
+    ("policy", "cache_aware"),
+    ("cache-threshold", "0.3"),
+    ("balance-abs-threshold", "64"),
+    ("balance-rel-threshold", "1.5"),
+    ("max-tree-size", "67108864"),
+    ("bucket-adjust-interval-secs", "5"),
+    ("prefix-token-count", "256"),
+    ("prefix-hash-load-factor", "1.25"),
+    ("assignment-mode", "random"),
+    ("max-idle-secs", "14400"),
+];
+
+/// Options that the gateway does not have, or has with another default.
+const OURS: &[(&str, &str)] = &[
+    ("worker-api-key", "that of --api-key; without one the client's goes on"),
+    ("extra-endpoints", "none"),
+    ("load-poll-interval-secs", "1"),
+    ("seed", "1"),
+    ("threads", "2, or 1 on a single core"),
+    ("exit-with-stdin", ""),
+    // In the gateway the bound on concurrent requests, which it makes a rate.
+    ("rate-limit-tokens-per-second", "0"),
+    ("retry-statuses", "408 429 500 502 503 504"),
+    ("retry-on-reset", "true"),
+    ("retry-budget-percent", "20"),
+    ("retry-budget-min", "100"),
+    ("cb-half-open-permits", "1"),
+    ("cb-try-least-bad", ""),
+    ("connect-timeout-secs", "10"),
+    ("first-byte-timeout-secs", "0"),
+    ("stream-idle-timeout-secs", "600"),
+    // The gateway's end at 240.
+    (
+        "prometheus-duration-buckets",
+        "0.001 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 15 30 45 60 90 120 180 240 360 600",
+    ),
+    ("access-log", "text"),
+    ("decision-headers", ""),
+    ("load-metric", "tokens"),
+    ("balance-scope", "owner"),
+    ("max-tree-bytes", "1073741824"),
+];
+
+/// What `--help` says, by option: its text on one line. The headings are under their own names.
+fn help() -> Vec<(String, String)> {
+    let output = run_to_end(&["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = String::from_utf8(output.stdout).expect("text");
+    let mut parts: Vec<(String, String)> = Vec::new();
+    for line in help.lines() {
+        if let Some(option) = line.strip_prefix("      --") {
+            let name = option.split([' ', '.']).next().expect("a name");
+            parts.push((name.to_owned(), line.trim().to_owned()));
+        } else if line.ends_with(':') && !line.starts_with(' ') {
+            parts.push((line.to_owned(), String::new()));
+        } else if let Some((_, text)) = parts.last_mut().filter(|_| !line.trim().is_empty()) {
+            text.push_str(&format!(" {}", line.trim()));
+        }
+    }
+    parts
+}
+
+#[test]
+fn help_lists_every_option_with_its_default() {
+    let parts = help();
+    let options = parts.iter().filter(|(name, _)| !name.ends_with(':'));
+    let mut listed: Vec<(&str, &str)> = options
+        .map(|(name, text)| {
+            let default = text.rsplit_once("default: ").and_then(|(_, rest)| rest.split_once(']'));
+            (name.as_str(), default.map_or("", |(default, _)| default))
+        })
+        .collect();
+    let mut expected = [GATEWAY, OURS].concat();
+    listed.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(listed, expected);
+}
+
+#[test]
+fn help_is_in_groups() {
+    let parts = help();
+    let group = |option: &str| {
+        let at = parts.iter().position(|(name, _)| name == option).expect("listed");
+        parts[..at].iter().rev().find(|(name, _)| name.ends_with(':')).map(|(name, _)| name.as_str())
+    };
+    for (option, heading) in [
+        ("worker-urls", "Options:"),
+        ("exit-with-stdin", "Options:"),
+        ("max-concurrent-requests", "Limits:"),
+        ("retry-max-retries", "Retries:"),
+        ("disable-retries", "Retries:"),
+        ("cb-failure-threshold", "Circuit breaker:"),
+        ("health-check-endpoint", "Health:"),
+        ("request-timeout-secs", "Timeouts:"),
+        ("access-log", "Metrics and logs:"),
+        ("policy", "Policy options:"),
+        ("cache-threshold", "Policy options:"),
+    ] {
+        assert_eq!(group(option), Some(heading), "{option}");
+    }
+}
+
+#[test]
+fn help_tells_what_has_no_effect() {
+    let (_, text) = help().into_iter().find(|(name, _)| name == "cb-window-duration-secs").expect("listed");
+    assert!(text.contains("Without effect"), "{text}");
 }
 
 #[test]

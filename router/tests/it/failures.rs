@@ -35,14 +35,14 @@ fn a_worker_that_is_not_there_gives_one_clear_502() {
 
 #[test]
 fn a_worker_that_hangs_up_before_its_answer_gives_a_502() {
-    for garbage in ["", "SSH-2.0-x\r\n"] {
+    for (garbage, flag) in [("", "--disable-retries"), ("SSH-2.0-x\r\n", "--retry-max-retries=3")] {
         let worker = Worker::start(move |conn, _| {
             conn.write(garbage);
             false
         });
-        let router = Router::start(&[worker.url()], &[]);
+        let router = Router::start(&[worker.url()], &[flag]);
         assert_refusal(&router.post("/generate", PROMPT), 502, "upstream_connection_lost", &worker.url());
-        assert_eq!(worker.seen().len(), 1, "a request that was sent is not sent again");
+        assert_eq!(worker.seen().len(), 1, "what was sent, or answered in part, is not sent again");
         assert_eq!(router.loads(), [0]);
     }
 }
@@ -52,7 +52,7 @@ fn what_a_worker_never_answered_is_not_taken_for_cached() {
     let dead = dead_url();
     let router = Router::start(std::slice::from_ref(&dead), &["--policy", "cache_aware"]);
     assert_eq!(router.post("/generate", PROMPT).status(), 502);
-    assert_eq!(router.metric("smg_router_index_nodes"), Some(0.0));
+    wait_until("nothing to be believed", || router.metric("smg_router_index_nodes") == Some(0.0));
 
     let live = Worker::fixed("{}");
     let router = Router::start(&[live.url()], &["--policy", "cache_aware"]);
@@ -202,13 +202,16 @@ fn refused_connections_take_a_worker_out_without_waiting_for_the_next_probe() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let dying = format!("http://{}", listener.local_addr().expect("an address"));
     let other = Worker::fixed("{}");
-    let router = Router::start(&[dying.clone(), other.url()], &["--policy", "round_robin"]);
-    // The first probe is answered, then nobody listens any more.
-    let (stream, _) = listener.accept().expect("the first probe");
-    let mut conn = Conn::new(stream);
-    assert!(conn.reader.head().expect("a probe").expect("a probe").first.starts_with("GET /health "));
-    conn.answer("200 OK", "Connection: close\r\n", b"");
-    drop((conn, listener));
+    let router =
+        Router::start(&[dying.clone(), other.url()], &["--policy", "round_robin", "--disable-retries"]);
+    // The first questions are answered, then nobody listens any more.
+    for _ in ["health", "model"] {
+        let (stream, _) = listener.accept().expect("the first questions");
+        let mut conn = Conn::new(stream);
+        assert!(conn.reader.head().expect("a question").expect("a question").first.starts_with("GET "));
+        conn.answer("200 OK", "Connection: close\r\n", b"");
+    }
+    drop(listener);
 
     let begun = Instant::now();
     let mut refused = 0;

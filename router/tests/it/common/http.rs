@@ -33,6 +33,22 @@ impl Message {
         serde_json::from_slice(&self.body).expect("a JSON body")
     }
 
+    /// Checks that the router itself refuses, in the form that OpenAI's clients read.
+    pub(crate) fn assert_refused(&self, status: u16, code: &str) {
+        let seen = (self.status(), self.header("x-router-error-code"));
+        assert_eq!(seen, (status, Some(code)), "{}", self.text());
+        assert_eq!(self.header("x-smg-error-code"), Some(code));
+        assert_eq!(self.header("content-type"), Some("application/json"));
+        let error = &self.json()["error"];
+        assert_eq!(error["code"], code);
+        assert!(error["message"].is_string() && error["type"].is_string(), "{error}");
+    }
+
+    /// Seconds of `Retry-After`.
+    pub(crate) fn retry_after(&self) -> Option<u64> {
+        self.header("retry-after")?.parse().ok()
+    }
+
     pub(crate) fn text(&self) -> String {
         String::from_utf8(self.body.clone()).expect("a text body")
     }
@@ -76,6 +92,13 @@ impl Reader {
         Ok(chunk)
     }
 
+    /// The next so many bytes.
+    pub(crate) fn exact(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.0.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
     /// A whole message, whichever way its body is framed.
     pub(crate) fn message(&mut self) -> io::Result<Option<Message>> {
         let Some(mut message) = self.head()? else { return Ok(None) };
@@ -88,8 +111,7 @@ impl Reader {
                 message.body.extend(chunk);
             }
         } else if let Some(length) = message.header("content-length") {
-            message.body = vec![0; length.parse().expect("a length")];
-            self.0.read_exact(&mut message.body)?;
+            message.body = self.exact(length.parse().expect("a length"))?;
         }
         Ok(Some(message))
     }
@@ -134,6 +156,12 @@ impl Client {
     pub(crate) fn post(&mut self, path: &str, headers: &str, body: &[u8]) -> Message {
         self.send_post(path, headers, body);
         self.receive()
+    }
+
+    /// Leaves with a reset instead of a close, as a client that is killed may.
+    pub(crate) fn reset(self) {
+        let at_once = Some(std::time::Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&self.stream, at_once).expect("an option");
     }
 
     pub(crate) fn get(address: &str, path: &str) -> Message {

@@ -3,13 +3,15 @@
 //! Workers and clients are plain blocking sockets, so that a test sees every byte and decides when each is sent.
 
 pub(crate) mod http;
+pub(crate) mod latch;
 pub(crate) mod process;
 pub(crate) mod worker;
 
 use std::time::{Duration, Instant};
 
 pub(crate) use http::{Client, Message};
-pub(crate) use process::Router;
+pub(crate) use latch::Latch;
+pub(crate) use process::{Log, Router};
 pub(crate) use worker::{Conn, Worker};
 
 /// How long anything may take before a test gives up.

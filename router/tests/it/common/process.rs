@@ -1,7 +1,9 @@
 //! The router's binary as a child process.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use super::{Client, Message, wait_for};
 
@@ -28,6 +30,15 @@ impl Router {
         let script = format!("ulimit -S -n {open_files}; exec \"$0\" \"$@\"");
         shell.args(["-c", &script, env!("CARGO_BIN_EXE_router")]);
         Self::start_by(shell, workers, args)
+    }
+
+    /// Starts it and keeps what it logs.
+    pub(crate) fn start_logged(workers: &[String], args: &[&str]) -> (Self, Log) {
+        let mut command = command();
+        command.stderr(Stdio::piped());
+        let mut router = Self::start_by(command, workers, args);
+        let log = Log::of(router.child.stderr.take().expect("piped"));
+        (router, log)
     }
 
     fn start_by(mut command: Command, workers: &[String], args: &[&str]) -> Self {
@@ -99,6 +110,40 @@ impl Router {
 
     pub(crate) fn wait(&mut self) -> ExitStatus {
         wait_for("the router to exit", || self.child.try_wait().expect("our child"))
+    }
+}
+
+/// What a router has logged so far.
+#[derive(Debug)]
+pub(crate) struct Log {
+    lines: Arc<Mutex<Vec<String>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Log {
+    fn of(stderr: ChildStderr) -> Self {
+        let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+        let kept = Arc::clone(&lines);
+        let reader = std::thread::spawn(move || {
+            let mut stderr = BufReader::new(stderr);
+            let mut line = Vec::new();
+            while stderr.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+                let text = String::from_utf8(std::mem::take(&mut line)).expect("UTF-8");
+                kept.lock().expect("not poisoned").push(text);
+            }
+        });
+        Self { lines, reader }
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.lock().expect("not poisoned").clone()
+    }
+
+    /// All lines of a router that has ended or is about to.
+    pub(crate) fn into_lines(self) -> Vec<String> {
+        self.reader.join().expect("text");
+        let lines = self.lines.lock().expect("not poisoned");
+        lines.clone()
     }
 }
 

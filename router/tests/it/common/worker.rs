@@ -1,8 +1,9 @@
 //! A worker whose every byte is decided by the test.
 
+use std::collections::HashMap;
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::http::{Message, Reader};
@@ -52,11 +53,23 @@ pub(crate) struct Worker {
     pub(crate) address: String,
     seen: Arc<Mutex<Vec<Message>>>,
     connections: Arc<AtomicUsize>,
+    sockets: Arc<Sockets>,
 }
 
+/// What the system holds for a worker, as far as killing it takes that away.
+#[derive(Debug, Default)]
+struct Sockets {
+    killed: AtomicBool,
+    /// By number of the connection; those that are open.
+    open: Mutex<HashMap<usize, TcpStream>>,
+}
+
+/// Takes a connection off the list when it is over.
+struct Open<'a>(&'a Sockets, usize);
+
 impl Worker {
-    /// Answers each request by `serve`; the connection is kept while that gives true. Health probes are none of its
-    /// business: they are answered well, and not seen.
+    /// Answers each request by `serve`; the connection is kept while that gives true. Questions for health and model
+    /// are none of its business: they are answered, and not seen.
     pub(crate) fn start(serve: impl Fn(&mut Conn, &Message) -> bool + Send + Sync + 'static) -> Self {
         Self::start_at("127.0.0.1:0", serve)
     }
@@ -71,6 +84,10 @@ impl Worker {
                 conn.answer("200 OK", "", b"");
                 return true;
             }
+            if request.first.starts_with("GET /v1/models ") {
+                conn.answer("404 Not Found", "", b"");
+                return true;
+            }
             serve(conn, request)
         })
     }
@@ -83,14 +100,23 @@ impl Worker {
     fn probed_at(address: &str, serve: impl Fn(&mut Conn, &Message) -> bool + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(address).expect("a free port");
         let address = listener.local_addr().expect("an address").to_string();
-        let worker = Self { address, seen: Arc::default(), connections: Arc::default() };
+        let worker =
+            Self { address, seen: Arc::default(), connections: Arc::default(), sockets: Arc::default() };
         let (seen, connections) = (Arc::clone(&worker.seen), Arc::clone(&worker.connections));
+        let sockets = Arc::clone(&worker.sockets);
         let serve = Arc::new(serve);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                connections.fetch_add(1, Ordering::SeqCst);
-                let (seen, serve) = (Arc::clone(&seen), Arc::clone(&serve));
-                std::thread::spawn(move || connection(stream, &seen, &*serve));
+                if sockets.killed.load(Ordering::SeqCst) {
+                    return;
+                }
+                let number = connections.fetch_add(1, Ordering::SeqCst);
+                let (seen, serve, sockets) = (Arc::clone(&seen), Arc::clone(&serve), Arc::clone(&sockets));
+                sockets.keep(number, &stream);
+                std::thread::spawn(move || {
+                    let _open = Open(&sockets, number);
+                    connection(stream, &seen, &*serve);
+                });
             }
         });
         worker
@@ -104,14 +130,45 @@ impl Worker {
         })
     }
 
+    /// Answers every request alike.
+    pub(crate) fn answering(status: &'static str, headers: &'static str, body: &'static str) -> Self {
+        Self::start(move |conn, _| {
+            conn.answer(status, headers, body.as_bytes());
+            true
+        })
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The requests so far, without health probes.
+    /// As if its process were killed: nobody listens any more, and every connection ends.
+    pub(crate) fn kill(&self) {
+        self.sockets.killed.store(true, Ordering::SeqCst);
+        // The listener is closed by its thread, which this wakes.
+        while TcpStream::connect(&self.address).is_ok() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        for stream in self.sockets.open.lock().expect("not poisoned").values() {
+            // One that the router has closed cannot be closed again.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// The requests so far, without the router's own questions for health and model.
     pub(crate) fn seen(&self) -> Vec<Message> {
+        let is_question = |request: &&Message| {
+            ["GET /health ", "GET /v1/models "].iter().any(|question| request.first.starts_with(question))
+        };
         let all = self.seen.lock().expect("not poisoned");
-        all.iter().filter(|request| !request.first.starts_with("GET /health ")).cloned().collect()
+        all.iter().filter(|request| !is_question(request)).cloned().collect()
+    }
+
+    /// The same, which are forgotten.
+    pub(crate) fn take_seen(&self) -> Vec<Message> {
+        let seen = self.seen();
+        self.seen.lock().expect("not poisoned").clear();
+        seen
     }
 
     /// How many requests so far begin so: a method, or method and path.
@@ -132,6 +189,19 @@ impl Worker {
         let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
         let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         rows.filter(|row| row[2].ends_with(&port) && row[3] == ESTABLISHED).count()
+    }
+}
+
+impl Sockets {
+    fn keep(&self, number: usize, stream: &TcpStream) {
+        let kept = stream.try_clone().expect("a second handle");
+        self.open.lock().expect("not poisoned").insert(number, kept);
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.open.lock().expect("not poisoned").remove(&self.1);
     }
 }
 

@@ -1,0 +1,119 @@
+//! The access log: one line per request on standard error, when the request is over.
+//!
+//! A line is put together in one buffer and written by one call, so lines of different threads do not mix. Whatever
+//! comes from a client or a worker is bounded in length and escaped, so it can neither end a line nor begin a field.
+//! The log's level is `info`: where nothing of that level is logged, there are no lines.
+
+mod line;
+mod time;
+
+use std::io::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::config::AccessLog;
+use line::Line;
+
+/// The usual length of a line, so that its buffer is allocated once.
+const USUAL_LENGTH: usize = 1024;
+
+/// What there is to say about a request. What is `None` is left out.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Record<'a> {
+    pub(crate) request_id: &'a [u8],
+    pub(crate) method: &'static str,
+    pub(crate) path: &'a str,
+    pub(crate) model: Option<&'a str>,
+    pub(crate) streaming: bool,
+    pub(crate) status: Option<u16>,
+    /// The router's own code, or empty.
+    pub(crate) error_code: &'static str,
+    /// How it ended.
+    pub(crate) end: &'static str,
+    pub(crate) attempts: u32,
+    /// Of the last try.
+    pub(crate) decision: Option<Decision<'a>>,
+    /// As the router estimated.
+    pub(crate) estimated_prompt_tokens: Option<u64>,
+    /// As the engine told.
+    pub(crate) prompt_tokens: Option<u64>,
+    pub(crate) cached_tokens: Option<u64>,
+    pub(crate) output_tokens: Option<u64>,
+    pub(crate) queue_ns: Option<u64>,
+    /// From arrival, as the duration is.
+    pub(crate) first_token_ns: Option<u64>,
+    pub(crate) duration_ns: u64,
+    /// Of the worker's answer, as far as it was passed on.
+    pub(crate) bytes: u64,
+}
+
+/// Where a request went, and why.
+#[derive(Debug, Clone)]
+pub(crate) struct Decision<'a> {
+    pub(crate) worker: &'a str,
+    pub(crate) policy: &'static str,
+    pub(crate) reason: &'static str,
+    pub(crate) matched_chars: u64,
+    pub(crate) prompt_chars: u64,
+    pub(crate) predicted_tokens: Option<u64>,
+}
+
+/// Whether lines are wanted now.
+pub(crate) fn is_on(form: AccessLog) -> bool {
+    form != AccessLog::Off && tracing::enabled!(tracing::Level::INFO)
+}
+
+/// Writes the line of a request that is over.
+pub(crate) fn write(form: AccessLog, record: &Record<'_>) {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let unix_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    let line = record.line(form == AccessLog::Json, unix_ms);
+    // Standard error is gone: there is nobody to tell.
+    let _ = std::io::stderr().lock().write_all(&line);
+}
+
+impl Record<'_> {
+    /// The line, with its end.
+    fn line(&self, json: bool, unix_ms: u64) -> Vec<u8> {
+        let out = Vec::with_capacity(USUAL_LENGTH);
+        let mut line = if json { Line::json(out, unix_ms) } else { Line::text(out, unix_ms) };
+        line.foreign("request_id", self.request_id);
+        line.word("method", self.method);
+        line.foreign("path", self.path.as_bytes());
+        line.some(self.model, |line, model| line.foreign("model", model.as_bytes()));
+        line.flag("stream", self.streaming);
+        line.some(self.status, |line, status| line.number("status", u64::from(status)));
+        if !self.error_code.is_empty() {
+            line.word("error_code", self.error_code);
+        }
+        line.word("end", self.end);
+        line.number("attempts", u64::from(self.attempts));
+        line.some(self.decision.as_ref(), |line, decision| decision.put(line));
+        for (key, count) in [
+            ("estimated_prompt_tokens", self.estimated_prompt_tokens),
+            ("prompt_tokens", self.prompt_tokens),
+            ("cached_tokens", self.cached_tokens),
+            ("output_tokens", self.output_tokens),
+        ] {
+            line.some(count, |line, count| line.number(key, count));
+        }
+        line.some(self.queue_ns, |line, time| line.millis("queue_ms", time));
+        line.some(self.first_token_ns, |line, time| line.millis("ttft_ms", time));
+        line.millis("duration_ms", self.duration_ns);
+        line.number("bytes", self.bytes);
+        line.end()
+    }
+}
+
+impl Decision<'_> {
+    fn put(&self, line: &mut Line) {
+        line.foreign("worker", self.worker.as_bytes());
+        line.word("policy", self.policy);
+        line.word("reason", self.reason);
+        line.number("matched_chars", self.matched_chars);
+        line.number("prompt_chars", self.prompt_chars);
+        line.some(self.predicted_tokens, |line, count| line.number("predicted_cached_tokens", count));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! What the router tells about itself: metrics, logs, headers.
+
+use std::net::SocketAddr;
+
+use clap::{ArgAction, Args, ValueEnum};
+use http::HeaderName;
+
+use super::stop::Stop;
+use super::traffic::address;
+use super::values::{whole, words};
+use crate::config::AccessLog;
+use crate::metrics::DURATION_BUCKETS;
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Metrics and logs")]
+pub(super) struct ObserveArgs {
+    /// Address of the metrics listener
+    #[arg(long, value_name = "HOST", default_value = "0.0.0.0")]
+    prometheus_host: String,
+    /// Port of the metrics listener; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 29000, value_parser = whole(0..=u16::MAX))]
+    prometheus_port: u16,
+    /// Upper bounds in seconds of the buckets of every duration
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 1..,
+        action = ArgAction::Append,
+        default_values_t = DURATION_BUCKETS.map(|bound| bound.to_string())
+    )]
+    prometheus_duration_buckets: Vec<String>,
+    /// Headers of a request that can carry its id; the first one present wins
+    #[arg(
+        long,
+        value_name = "NAME",
+        num_args = 1..,
+        action = ArgAction::Append,
+        default_values = ["x-request-id", "x-correlation-id", "x-trace-id", "request-id"]
+    )]
+    request_id_headers: Vec<String>,
+    /// What is logged to standard error; RUST_LOG, when set, replaces it
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
+    log_level: LogLevel,
+    /// Form of the line that is logged about each request, at the log levels info and debug
+    #[arg(long, value_name = "FORM", value_enum, default_value_t = AccessLog::Text)]
+    access_log: AccessLog,
+    /// Tell in each answer's headers how it was routed
+    #[arg(long)]
+    decision_headers: bool,
+}
+
+/// The least important lines that are logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogLevel {
+    Error,
+    #[value(alias = "warning")]
+    Warn,
+    Info,
+    Debug,
+}
+
+/// What the flags mean.
+#[derive(Debug)]
+pub(super) struct Observe {
+    pub(super) metrics_listen: SocketAddr,
+    pub(super) duration_buckets: Vec<f64>,
+    pub(super) request_id_headers: Vec<HeaderName>,
+    pub(super) log_level: LogLevel,
+    pub(super) access_log: AccessLog,
+    pub(super) decision_headers: bool,
+}
+
+impl LogLevel {
+    /// As log filters spell it.
+    pub(super) fn filter(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+}
+
+impl ObserveArgs {
+    /// # Errors
+    /// An address that does not resolve, buckets that do not increase, what is no header's name.
+    pub(super) fn resolve(self) -> Result<Observe, Stop> {
+        Ok(Observe {
+            metrics_listen: address("--prometheus-host", &self.prometheus_host, self.prometheus_port)?,
+            duration_buckets: buckets(&self.prometheus_duration_buckets)?,
+            request_id_headers: headers(&self.request_id_headers)?,
+            log_level: self.log_level,
+            access_log: self.access_log,
+            decision_headers: self.decision_headers,
+        })
+    }
+}
+
+fn buckets(given: &[String]) -> Result<Vec<f64>, Stop> {
+    let wrong = |problem: String| Stop::wrong("--prometheus-duration-buckets", problem);
+    let mut buckets: Vec<f64> = Vec::new();
+    for word in words(given) {
+        let bound = word.parse::<f64>().ok().filter(|bound| bound.is_finite() && *bound > 0.0);
+        let bound = bound.ok_or_else(|| wrong(format!("`{word}` is not a number of seconds above 0")))?;
+        if let Some(last) = buckets.last().filter(|last| bound <= **last) {
+            return Err(wrong(format!(
+                "`{word}` comes after {last}; each bound must be above the one before"
+            )));
+        }
+        buckets.push(bound);
+    }
+    if buckets.is_empty() { Err(wrong("give one bound or more".to_owned())) } else { Ok(buckets) }
+}
+
+fn headers(given: &[String]) -> Result<Vec<HeaderName>, Stop> {
+    let flag = "--request-id-headers";
+    let name = |word: &str| {
+        word.parse().map_err(|_| Stop::wrong(flag, format!("`{word}` is not the name of a header field")))
+    };
+    let headers = words(given).map(name).collect::<Result<Vec<HeaderName>, Stop>>()?;
+    if headers.is_empty() { Err(Stop::wrong(flag, "give one name or more")) } else { Ok(headers) }
+}

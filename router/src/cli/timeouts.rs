@@ -1,0 +1,39 @@
+//! How long things may take.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::values::{MAX_SECONDS, limit, limit_or_off, whole};
+use crate::config::Timeouts;
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Timeouts")]
+pub(super) struct TimeoutArgs {
+    /// Longest time in seconds from the arrival of a request's head to the end of its answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = whole(1..=MAX_SECONDS))]
+    request_timeout_secs: u64,
+    /// Longest time in seconds to connect to a worker
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = limit)]
+    connect_timeout_secs: Duration,
+    /// Longest time in seconds until a worker begins to answer; 0: no limit of its own
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = limit_or_off)]
+    first_byte_timeout_secs: Limit,
+    /// Longest silence in seconds of a worker within an answer; 0: no limit of its own
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = limit_or_off)]
+    stream_idle_timeout_secs: Limit,
+}
+
+/// `None`: off. By this name, because clap takes an `Option` for a flag that may be missing.
+type Limit = Option<Duration>;
+
+impl TimeoutArgs {
+    pub(super) fn resolve(self) -> Timeouts {
+        Timeouts {
+            connect: self.connect_timeout_secs,
+            first_byte: self.first_byte_timeout_secs,
+            silence: self.stream_idle_timeout_secs,
+            request: Duration::from_secs(self.request_timeout_secs),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What is shown of each worker that the fleet has now.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::page::Page;
+use super::{MODE, Scrape};
+use crate::metrics::live::WorkerRow;
+use crate::metrics::{WorkerError, WorkerMetrics};
+
+/// Name, help and value of a family with one sample per worker.
+type Gauge = (&'static str, &'static str, fn(&WorkerRow) -> u64);
+
+impl Scrape {
+    pub(super) fn workers(&self, page: &mut Page) -> fmt::Result {
+        let mut pools: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        for worker in &self.live.workers {
+            *pools.entry((worker.role, model(worker))).or_default() += 1;
+        }
+        let mut sizes = page.gauge("smg_worker_pool_size", "Workers")?;
+        for ((role, model), count) in pools {
+            sizes.value(&[("worker_type", role), MODE, ("model", model)], count)?;
+        }
+        let gauges: [Gauge; 4] = [
+            ("smg_worker_requests_active", "Requests in flight", |worker| worker.requests),
+            ("smg_worker_tokens_active", "Tokens in flight", |worker| worker.tokens),
+            (
+                "smg_worker_queued_prefill_tokens",
+                "Prompt tokens in flight of requests without a first token",
+                |worker| worker.queued_prefill_tokens,
+            ),
+            ("smg_worker_health", "1 healthy, 0 not", |worker| u64::from(worker.healthy)),
+        ];
+        for (name, help, value) in gauges {
+            let mut family = page.gauge(name, help)?;
+            self.each_worker(|worker, _| family.value(&[("worker", &worker.url)], value(worker)))?;
+        }
+        let mut checks = page.counter("smg_worker_health_checks", "Health probes")?;
+        self.each_worker(|worker, counts| {
+            for (result, good) in [("success", true), ("failure", false)] {
+                let labels = [("worker_type", worker.role), ("result", result), ("worker", &worker.url)];
+                checks.count(&labels, counts.checks(good))?;
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn tries(&self, page: &mut Page) -> fmt::Result {
+        let mut selections = page.counter("smg_worker_selection", "Tries that went to a worker")?;
+        self.each_worker(|worker, counts| {
+            let labels = [
+                ("worker_type", worker.role),
+                MODE,
+                ("model", model(worker)),
+                ("policy", self.metrics.policy),
+                ("worker", &worker.url),
+            ];
+            selections.count(&labels, counts.selections())
+        })?;
+        let mut errors = page.counter("smg_worker_errors", "Tries at a worker that failed")?;
+        self.each_worker(|worker, counts| {
+            for error in WorkerError::ALL {
+                let labels = [
+                    ("worker_type", worker.role),
+                    MODE,
+                    ("error_type", error.label()),
+                    ("worker", &worker.url),
+                ];
+                errors.count(&labels, counts.errors(error))?;
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn breakers(&self, page: &mut Page) -> fmt::Result {
+        let gauges: [Gauge; 3] = [
+            ("smg_worker_cb_state", "Breaker: 0 closed, 1 open, 2 half-open", |worker| {
+                worker.breaker.state.gauge().into()
+            }),
+            ("smg_worker_cb_consecutive_failures", "Failures in a row, while closed", |worker| {
+                worker.breaker.consecutive_failures.into()
+            }),
+            ("smg_worker_cb_consecutive_successes", "Successes in a row, while half-open", |worker| {
+                worker.breaker.consecutive_successes.into()
+            }),
+        ];
+        for (name, help, value) in gauges {
+            let mut family = page.gauge(name, help)?;
+            self.each_worker(|worker, _| family.value(&[("worker", &worker.url)], value(worker)))?;
+        }
+        let mut transitions = page.counter("smg_worker_cb_transitions", "Changes of the breaker's state")?;
+        self.each_worker(|worker, _| {
+            worker.breaker.transitions.iter().try_for_each(|(from, to, count)| {
+                let labels = [("worker", &*worker.url), ("from", from.label()), ("to", to.label())];
+                transitions.count(&labels, count)
+            })
+        })?;
+        let mut outcomes = page.counter("smg_worker_cb_outcomes", "Outcomes that the breaker was told")?;
+        self.each_worker(|worker, _| {
+            let counts = worker.breaker.outcomes;
+            for (outcome, count) in [("success", counts.successes), ("failure", counts.failures)] {
+                outcomes.count(&[("worker", &worker.url), ("outcome", outcome)], count)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Every worker that there is, with its counters.
+    pub(super) fn each_worker(
+        &self,
+        mut show: impl FnMut(&WorkerRow, &WorkerMetrics) -> fmt::Result,
+    ) -> fmt::Result {
+        self.live.workers.iter().try_for_each(|worker| show(worker, self.metrics.worker(worker.place)))
+    }
+}
+
+fn model(worker: &WorkerRow) -> &str {
+    worker.model.as_deref().unwrap_or("unknown")
+}

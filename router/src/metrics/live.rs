@@ -1,0 +1,73 @@
+//! State that is not counted but read when somebody asks.
+
+use router_core::BreakerView;
+use router_core::index::IndexStats;
+
+use crate::shared::Shared;
+
+/// Everything that is read at a scrape.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    pub(crate) now_ns: u64,
+    /// The workers that the fleet has now.
+    pub(crate) workers: Vec<WorkerRow>,
+    /// Without a policy that needs it there is none.
+    pub(crate) index: Option<IndexStats>,
+    pub(crate) queue: QueueRow,
+}
+
+/// One worker.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerRow {
+    /// In the fleet table.
+    pub(crate) place: usize,
+    pub(crate) url: String,
+    /// The word for its role.
+    pub(crate) role: &'static str,
+    pub(crate) model: Option<String>,
+    pub(crate) healthy: bool,
+    /// In flight.
+    pub(crate) requests: u64,
+    pub(crate) tokens: u64,
+    /// Prompt tokens in flight without a first token.
+    pub(crate) queued_prefill_tokens: u64,
+    /// Characters that the prefix index believes to be in its cache.
+    pub(crate) index_chars: u64,
+    pub(crate) breaker: BreakerView,
+}
+
+/// The limit on concurrent requests; all 0 without one.
+#[derive(Debug, Default)]
+pub(crate) struct QueueRow {
+    pub(crate) waiting: u64,
+    pub(crate) in_use: u64,
+}
+
+impl Live {
+    /// What there is now.
+    pub(crate) fn read(shared: &Shared, queue: QueueRow) -> Self {
+        let now_ns = shared.clock.now_ns();
+        let index = shared.index.as_ref().map(|index| index.read().stats());
+        let chars = |worker| {
+            let stats = index.as_ref()?;
+            let at = stats.chars.binary_search_by_key(&worker, |row| row.0).ok()?;
+            Some(stats.chars[at].1)
+        };
+        let router = shared.router.lock();
+        let workers = router.workers(now_ns).map(|row| WorkerRow {
+            place: shared.place(row.worker.id),
+            url: row.worker.url.clone(),
+            role: row.worker.role.label(),
+            model: row.worker.model.clone(),
+            healthy: row.worker.healthy,
+            requests: row.load.requests,
+            tokens: row.load.tokens,
+            queued_prefill_tokens: row.load.queued_prefill_tokens,
+            index_chars: chars(row.worker.id).unwrap_or(0),
+            breaker: row.breaker,
+        });
+        let workers = workers.collect();
+        drop(router);
+        Self { now_ns, workers, index, queue }
+    }
+}

@@ -1,0 +1,241 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use router_core::index::IndexStats;
+use router_core::{BreakerView, PolicyConfig};
+
+use super::live::WorkerRow;
+use super::*;
+
+/// Every family that there is. Names that the gateway has too are spelled as there.
+const FAMILIES: &[(&str, &str)] = &[
+    ("smg_http_connections_active", "gauge"),
+    ("smg_http_inflight_request_age_count", "gauge"),
+    ("smg_http_rate_limit", "counter"),
+    ("smg_http_request_duration_seconds", "histogram"),
+    ("smg_http_requests", "counter"),
+    ("smg_http_responses", "counter"),
+    ("smg_router_admitted_requests", "gauge"),
+    ("smg_router_cached_tokens", "counter"),
+    ("smg_router_decisions", "counter"),
+    ("smg_router_generation_duration_seconds", "histogram"),
+    ("smg_router_index_bytes", "gauge"),
+    ("smg_router_index_evicted_chars", "counter"),
+    ("smg_router_index_nodes", "gauge"),
+    ("smg_router_itl_seconds", "histogram"),
+    ("smg_router_predicted_cached_tokens", "counter"),
+    ("smg_router_prompt_tokens", "counter"),
+    ("smg_router_queue_depth", "gauge"),
+    ("smg_router_queue_wait_seconds", "histogram"),
+    ("smg_router_request_duration_seconds", "histogram"),
+    ("smg_router_request_ends", "counter"),
+    ("smg_router_request_errors", "counter"),
+    ("smg_router_requests", "counter"),
+    ("smg_router_sheds", "counter"),
+    ("smg_router_tokens", "counter"),
+    ("smg_router_tpot_seconds", "histogram"),
+    ("smg_router_ttft_seconds", "histogram"),
+    ("smg_router_upstream_responses", "counter"),
+    ("smg_worker_cb_consecutive_failures", "gauge"),
+    ("smg_worker_cb_consecutive_successes", "gauge"),
+    ("smg_worker_cb_outcomes", "counter"),
+    ("smg_worker_cb_state", "gauge"),
+    ("smg_worker_cb_transitions", "counter"),
+    ("smg_worker_errors", "counter"),
+    ("smg_worker_health", "gauge"),
+    ("smg_worker_health_checks", "counter"),
+    ("smg_worker_index_chars", "gauge"),
+    ("smg_worker_pool_size", "gauge"),
+    ("smg_worker_queued_prefill_tokens", "gauge"),
+    ("smg_worker_requests_active", "gauge"),
+    ("smg_worker_retries", "counter"),
+    ("smg_worker_retries_exhausted", "counter"),
+    ("smg_worker_retry_backoff_seconds", "histogram"),
+    ("smg_worker_selection", "counter"),
+    ("smg_worker_tokens_active", "gauge"),
+];
+
+fn metrics() -> Arc<Metrics> {
+    let config = PolicyConfig::new("cache_aware").expect("a policy");
+    let endpoints = [("/generate", "generate"), ("/a\"b\\", "/a\"b\\"), ("/v2/generate", "generate")];
+    let endpoints = endpoints.map(|(path, label)| EndpointName::new(path, label));
+    Metrics::new(config.row(), endpoints.into_iter(), 2, &[0.5, 2.0])
+}
+
+/// Everything happens once, with a stated model or without.
+fn happen(metrics: &Metrics, model: Option<&str>) {
+    let slot = metrics.in_flight.enter(0);
+    metrics.arrived(0);
+    metrics.exhausted(2);
+    metrics.arrived_elsewhere(&Method::GET, "other");
+    metrics.admitted(3_000_000);
+    metrics.decided("cache_hit");
+    metrics.worker(0).selected();
+    metrics.worker(1).failed(WorkerError::Connect);
+    metrics.worker(1).checked(true);
+    metrics.retried(0, 1, Cause::Connect, 0);
+    metrics.retried(0, 200, Cause::Status(599), 700_000_000_000);
+    metrics.exhausted(1);
+    for (status, code) in [(200, ""), (503, ""), (429, "queue_full"), (503, "no_workers"), (404, "not_found")]
+    {
+        let status = StatusCode::from_u16(status).expect("a status");
+        metrics.upstream_answered(status);
+        metrics.answered(status, code);
+    }
+    let model = metrics.routes.model(model);
+    assert_eq!([0, 1, 2].map(|at| metrics.group(at)), [0, 1, 0]);
+    let row = model.row(0);
+    row.failed(RequestError::Timeout);
+    for histogram in [&row.duration, &row.first_token, &row.per_token, &row.generation] {
+        [0, 1_500_000_000, 9_000_000_000_000].into_iter().for_each(|time| histogram.observe(time));
+    }
+    let mut gaps = Gaps::default();
+    gaps.add(1, 3);
+    row.gaps.merge(&gaps);
+    metrics.cache.told(1, 2, 3);
+    metrics.ended(0, End::Complete, 1_000_000_000);
+    metrics.in_flight.leave(slot);
+}
+
+fn worker(place: usize) -> WorkerRow {
+    WorkerRow {
+        place,
+        url: format!("http://w{place}"),
+        role: "regular",
+        model: (place == 0).then(|| "m".to_owned()),
+        healthy: true,
+        requests: 3,
+        breaker: BreakerView::default(),
+        ..WorkerRow::default()
+    }
+}
+
+fn live(places: std::ops::Range<usize>) -> Live {
+    let index = IndexStats { bytes: 1, nodes: 2, evicted_chars: 3, chars: Vec::new() };
+    Live { workers: places.map(worker).collect(), index: Some(index), ..Live::default() }
+}
+
+/// A family of the text: its kind, and its samples in order, as series and value.
+struct Family<'a> {
+    kind: &'a str,
+    samples: Vec<(&'a str, f64)>,
+}
+
+/// Reads the text as strictly as a scraper may: every family is described once, before its samples, which follow at
+/// once and bear its name with the suffix of its kind.
+fn parse(text: &str) -> BTreeMap<&str, Family<'_>> {
+    let mut families: BTreeMap<&str, Family<'_>> = BTreeMap::new();
+    let mut series = BTreeSet::new();
+    let (mut current, mut helped) = ("", "");
+    let body = text.strip_suffix("# EOF\n").expect("the end is marked");
+    for line in body.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            helped = help.split_once(' ').expect("a text").0;
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').expect("a kind");
+            assert_eq!(helped, name, "help comes before the type");
+            current = name;
+            assert!(families.insert(name, Family { kind, samples: Vec::new() }).is_none(), "{name} twice");
+        } else {
+            let (sample, value) = line.rsplit_once(' ').expect("a sample");
+            let name = sample.split('{').next().expect("a name");
+            let family = families.get_mut(current).expect("a described family");
+            let suffixes: &[&str] = match family.kind {
+                "counter" => &["_total"],
+                "gauge" => &[""],
+                "histogram" => &["_sum", "_count", "_bucket"],
+                kind => panic!("{current} is a {kind}"),
+            };
+            let suffix = name.strip_prefix(current).expect("the family's name");
+            assert!(suffixes.contains(&suffix), "{name} in a {}", family.kind);
+            assert!(series.insert(sample), "{sample} twice");
+            family.samples.push((sample, value.parse().expect("a number")));
+        }
+    }
+    families
+}
+
+#[test]
+fn every_family_is_there_and_no_other() {
+    let metrics = metrics();
+    for model in [None, Some("m")] {
+        happen(&metrics, model);
+        let text = metrics.render(live(0..2));
+        let shown: Vec<_> = parse(&text).iter().map(|(name, family)| (*name, family.kind)).collect();
+        assert_eq!(shown, FAMILIES);
+        assert!(parse(&text).values().all(|family| !family.samples.is_empty()));
+    }
+}
+
+#[test]
+fn buckets_are_cumulative_and_end_with_the_count() {
+    let metrics = metrics();
+    happen(&metrics, Some("m"));
+    let text = metrics.render(live(0..2));
+    let mut checked = 0;
+    for (name, family) in parse(&text).iter().filter(|(_, family)| family.kind == "histogram") {
+        let (mut bound, mut total, mut count) = (0.0, 0.0, 0.0);
+        for (series, value) in &family.samples {
+            if series.starts_with(&format!("{name}_count")) {
+                (bound, total, count) = (0.0, 0.0, *value);
+            } else if series.starts_with(&format!("{name}_bucket")) {
+                let (_, rest) = series.split_once("le=\"").expect("a bound");
+                let le: f64 = rest.split('"').next().expect("a value").parse().expect("a number");
+                assert!(le > bound && *value >= total, "{series}");
+                (bound, total) = (le, *value);
+                if le.is_infinite() {
+                    assert_eq!(total.to_bits(), count.to_bits(), "{series}");
+                    checked += 1;
+                }
+            }
+        }
+    }
+    assert!(checked > 8, "{checked} histograms");
+}
+
+#[test]
+fn a_worker_that_has_left_leaves_no_series() {
+    let metrics = metrics();
+    happen(&metrics, None);
+    assert!(metrics.render(live(0..2)).contains("http://w0"));
+    let text = metrics.render(live(1..2));
+    assert!(!text.contains("http://w0") && text.contains("http://w1"));
+}
+
+#[test]
+fn what_happened_is_what_is_shown() {
+    let metrics = metrics();
+    happen(&metrics, Some("m"));
+    happen(&metrics, Some("m"));
+    let text = metrics.render(live(0..2));
+    let route =
+        r#"router_type="http",backend_type="regular",connection_mode="http",model="m",endpoint="generate""#;
+    for line in [
+        r#"smg_http_requests_total{method="POST",path="/generate"} 2"#,
+        r#"smg_http_requests_total{method="POST",path="/a\"b\\"} 0"#,
+        r#"smg_http_responses_total{status_code="503",error_code=""} 2"#,
+        r#"smg_http_rate_limit_total{result="allowed"} 2"#,
+        r#"smg_http_rate_limit_total{result="rejected"} 2"#,
+        r#"smg_router_sheds_total{reason="no_workers"} 2"#,
+        r#"smg_router_sheds_total{reason="queue_full"} 2"#,
+        r#"smg_router_upstream_responses_total{router_type="http",status_code="404",error_code=""} 2"#,
+        r#"smg_router_decisions_total{policy="cache_aware",reason="cache_hit"} 2"#,
+        r#"smg_router_request_ends_total{end="complete"} 2"#,
+        r#"smg_router_predicted_cached_tokens_total 2"#,
+        r#"smg_router_cached_tokens_total 4"#,
+        r#"smg_worker_pool_size{worker_type="regular",connection_mode="http",model="m"} 1"#,
+        r#"smg_worker_pool_size{worker_type="regular",connection_mode="http",model="unknown"} 1"#,
+        r#"smg_worker_health_checks_total{worker_type="regular",result="success",worker="http://w1"} 2"#,
+        r#"smg_worker_retries_total{worker_type="regular",endpoint="generate",cause="connect"} 2"#,
+        r#"smg_worker_retries_total{worker_type="regular",endpoint="generate",cause="status_other"} 2"#,
+        r#"smg_worker_retries_exhausted_total{worker_type="regular",endpoint="/a\"b\\"} 2"#,
+        r#"smg_worker_retries_exhausted_total{worker_type="regular",endpoint="generate"} 2"#,
+        r#"smg_worker_retry_backoff_seconds_count{attempt="8"} 2"#,
+        r#"smg_worker_cb_state{worker="http://w0"} 0"#,
+        &format!("smg_router_request_errors_total{{{route},error_type=\"timeout\"}} 2"),
+        &format!("smg_router_request_duration_seconds_bucket{{le=\"2.0\",{route}}} 4"),
+        &format!("smg_router_itl_seconds_count{{{route}}} 6"),
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line}\nis not in\n{text}");
+    }
+    assert!(!text.contains("model=\"unknown\",endpoint"), "no rows for models that nobody asked for");
+}

@@ -1,0 +1,43 @@
+//! What is counted per worker.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::labels::WorkerError;
+
+/// Counters of one worker. They are shown as long as the worker is in the fleet.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerMetrics {
+    selected: AtomicU64,
+    errors: [AtomicU64; WorkerError::ALL.len()],
+    /// Failed, good.
+    checks: [AtomicU64; 2],
+}
+
+impl WorkerMetrics {
+    /// A request was assigned to it.
+    pub(crate) fn selected(&self) {
+        self.selected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A try at it failed.
+    pub(crate) fn failed(&self, error: WorkerError) {
+        self.errors[error as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A health probe of it ended.
+    pub(crate) fn checked(&self, good: bool) {
+        self.checks[usize::from(good)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn selections(&self) -> u64 {
+        self.selected.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn errors(&self, error: WorkerError) -> u64 {
+        self.errors[error as usize].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn checks(&self, good: bool) -> u64 {
+        self.checks[usize::from(good)].load(Ordering::Relaxed)
+    }
+}

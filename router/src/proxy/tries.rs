@@ -1,0 +1,163 @@
+//! The tries at one request: until a worker answers for good, or until there is no point in another one.
+//!
+//! Nothing has gone to the client yet, so each try begins anew with the same bytes. When to try again, and on whom, is
+//! decided by `router_core::Tries`; here are the facts that it decides by, and the answer that is kept meanwhile: a
+//! client gets the last one that there was.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request};
+use hyper::body::Incoming;
+use router_core::ids::WorkerId;
+use router_core::{Assignment, Cause, Next, Outcome, Tries};
+
+use super::attempt::{attempt, upstream_request};
+use super::endpoint::Endpoint;
+use super::lease::{Booking, Lease};
+use super::note::Note;
+use super::prepare::{self, Booked};
+use crate::client::Turn;
+use crate::error::Refusal;
+use crate::server::Context;
+use crate::upstream::Connection;
+
+/// What every try of a request needs.
+pub(super) struct Errand<'a> {
+    pub(super) context: &'a Context,
+    pub(super) turn: &'a Turn,
+    pub(super) endpoint: &'static Endpoint,
+    pub(super) head: request::Parts,
+    pub(super) body: Bytes,
+    pub(super) id: HeaderValue,
+    /// When the request's time is over.
+    pub(super) deadline_ns: u64,
+}
+
+/// What has been tried.
+#[derive(Debug, Default)]
+pub(super) struct Trail {
+    pub(super) attempts: u32,
+    /// The last worker's place in the fleet table, and why it was chosen.
+    pub(super) last: Option<(usize, Assignment)>,
+}
+
+/// A worker's answer that nobody has read yet.
+pub(super) struct Answered {
+    pub(super) place: usize,
+    pub(super) connection: Connection,
+    pub(super) response: Response<Incoming>,
+    pub(super) lease: Lease,
+}
+
+/// A try without an answer.
+struct Unanswered {
+    /// Why, if that allows another try.
+    cause: Option<Cause>,
+    /// What the client is told if nothing better comes.
+    refusal: Refusal,
+}
+
+impl Errand<'_> {
+    /// Tries until an answer is to be given; how it came to that is in `trail`.
+    ///
+    /// # Errors
+    /// What the client is told in a worker's place.
+    pub(super) async fn run(&self, trail: &mut Trail, note: &mut Note) -> Result<Answered, Refusal> {
+        let mut tries = Tries::new();
+        let mut last: Option<Result<Answered, Refusal>> = None;
+        let mut exclude = smallvec::SmallVec::<[WorkerId; 4]>::new();
+        loop {
+            let booked = match self.book(&exclude, note) {
+                Ok(booked) => booked,
+                Err(refusal) => return last.unwrap_or(Err(refusal)),
+            };
+            // Where an answer is given up for another try, its connection is closed before that begins.
+            drop(last.take());
+            let Booked { assignment, booking, scope } = booked;
+            let place = self.context.shared.place(assignment.worker);
+            *trail = Trail { attempts: trail.attempts + 1, last: Some((place, assignment)) };
+            let (cause, retry_after_ns, mut ended) = match self.once(place, booking, note).await {
+                Ok(answered) => match self.retryable(answered.response.status()) {
+                    None => return Ok(answered),
+                    Some(cause) => (cause, retry_after_ns(answered.response.headers()), Ok(answered)),
+                },
+                Err(Unanswered { cause: None, refusal }) => return Err(refusal),
+                Err(Unanswered { cause: Some(cause), refusal }) => (cause, None, Err(refusal)),
+            };
+            let now_ns = self.context.shared.clock.now_ns();
+            tries.failed(now_ns, assignment.worker, cause, retry_after_ns);
+            let fresh_left =
+                prepare::others_left(&self.context.shared, scope, &self.head.headers, tries.tried());
+            let config = &self.context.shared.settings.retry;
+            let next = tries.next(config, now_ns, self.deadline_ns, fresh_left, draw(&assignment));
+            let Next::Retry { wait_ns, exclude: others, needs_budget } = next else {
+                note.exhausted();
+                return ended;
+            };
+            if needs_budget && !self.context.shared.retry_budget.lock().draw(now_ns) {
+                note.exhausted();
+                return ended;
+            }
+            note.try_failed(cause, wait_ns);
+            if let Ok(answered) = &mut ended {
+                let status = answered.response.status().as_u16();
+                answered.lease.settle(Outcome::of_status(status, None, None));
+            }
+            last = Some(ended);
+            exclude = others;
+            if wait_ns > 0 {
+                tokio::time::sleep(std::time::Duration::from_nanos(wait_ns)).await;
+            }
+        }
+    }
+
+    fn book(&self, exclude: &[WorkerId], note: &mut Note) -> Result<Booked, Refusal> {
+        let shared = &self.context.shared;
+        let booked = prepare::book(shared, self.endpoint, &self.head.headers, &self.body, exclude, note)?;
+        note.assigned(shared.place(booked.assignment.worker), &booked.assignment);
+        Ok(booked)
+    }
+
+    /// Tries one worker.
+    async fn once(&self, place: usize, booking: Booking, note: &mut Note) -> Result<Answered, Unanswered> {
+        let member = &self.context.shared.fleet[place];
+        let request = upstream_request(&self.head, self.body.clone(), member, &self.id);
+        match attempt(self.context, self.turn, place, request).await {
+            Ok((connection, response)) => {
+                note.upstream_head(response.status());
+                let lease = booking.answered(response.status());
+                Ok(Answered { place, connection, response, lease })
+            }
+            Err(failure) => {
+                if failure.is_nobody_there() {
+                    member.unreachable.note();
+                }
+                tracing::warn!(worker = %member.address.url, "no answer: {failure}");
+                booking.fail(failure.outcome());
+                Err(Unanswered { cause: failure.cause(), refusal: failure.refusal() })
+            }
+        }
+    }
+
+    fn retryable(&self, status: StatusCode) -> Option<Cause> {
+        let statuses = &self.context.shared.settings.retry.statuses;
+        statuses.contains(status.as_u16()).then_some(Cause::Status(status.as_u16()))
+    }
+}
+
+/// A number from 0 to 1 that differs from booking to booking.
+fn draw(assignment: &Assignment) -> f64 {
+    // The golden ratio spreads consecutive numbers evenly.
+    let spread = assignment.lease.0.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (spread >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// What `Retry-After` says: seconds, or a date (RFC 9110, section 10.2.3).
+fn retry_after_ns(headers: &HeaderMap) -> Option<u64> {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Some(seconds.saturating_mul(SECOND_NS));
+    }
+    let left = httpdate::parse_http_date(text).ok()?.duration_since(std::time::SystemTime::now());
+    Some(left.map_or(0, crate::clock::nanoseconds))
+}
