@@ -76,11 +76,14 @@ impl Gate {
         let _place = Place { gate: self, ticket };
         match word.await {
             Ok(Some(permit)) => Ok(permit),
-            Ok(None) | Err(_) => {
-                let retry_after_ns = self.state.lock().machine.retry_after_ns(self.clock.now_ns());
-                Err(Refusal::QueueTimeout { retry_after_secs: whole_seconds(retry_after_ns) })
-            }
+            Ok(None) | Err(_) => Err(self.overdue()),
         }
+    }
+
+    /// What a request is told that has waited for too long.
+    pub(crate) fn overdue(&self) -> Refusal {
+        let retry_after_ns = self.state.lock().machine.retry_after_ns(self.clock.now_ns());
+        Refusal::QueueTimeout { retry_after_secs: whole_seconds(retry_after_ns) }
     }
 
     /// Tells waiting requests what has been decided about them, for ever.

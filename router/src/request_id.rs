@@ -15,7 +15,8 @@ const MAX_LENGTH: usize = 128;
 /// Characters of an id of our own, behind its prefix, as the gateway's ids have.
 const OWN_LENGTH: usize = 24;
 
-const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/// Letters and digits, two of them twice, so that six bits choose one.
+const ALPHABET: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyzXx";
 
 /// Different in every process, so that ids do not meet across restarts.
 static SALT: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -37,12 +38,11 @@ fn new(prefix: &str) -> HeaderValue {
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let mut id = Vec::with_capacity(prefix.len() + OWN_LENGTH);
     id.extend_from_slice(prefix.as_bytes());
-    // 64 bits are worth ten characters and a bit.
     for part in 0..3_u64 {
         let mut bits = SALT.hash_one((number, part));
         for _ in 0..OWN_LENGTH / 3 {
-            id.push(ALPHABET[(bits % 62) as usize]);
-            bits /= 62;
+            id.push(ALPHABET[(bits & 63) as usize]);
+            bits >>= 6;
         }
     }
     // The alphabet and the prefixes are visible ASCII; an id that is not there is seen by everyone.

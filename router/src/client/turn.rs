@@ -49,8 +49,8 @@ pub(crate) enum Ending {
 /// Who was waited for when an answer's time was up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expiry {
-    /// The worker, for more of the answer.
-    ByWorker,
+    /// The worker, for more of the answer; the limit is that of the whole request.
+    ByWorker { limit: Duration },
     /// The client, to take what there was.
     ByClient,
 }
@@ -107,7 +107,8 @@ impl Turn {
         let blocked = self.blocked.load(Ordering::Relaxed);
         let unfinished = state.stage == Stage::Answering || blocked;
         if unfinished && state.deadline.as_mut().poll(cx).is_ready() {
-            state.expired = Some(if blocked { Expiry::ByClient } else { Expiry::ByWorker });
+            state.expired =
+                Some(if blocked { Expiry::ByClient } else { Expiry::ByWorker { limit: self.limit } });
             return Poll::Ready(Ending::Expired);
         }
         Poll::Pending

@@ -22,6 +22,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::lease::Lease;
 use super::note::Note;
 use crate::client::{Engaged, Expiry};
+use crate::clock::nanoseconds;
 use crate::gate::Permit;
 use crate::upstream::{Connection, Pool, PoolKey};
 
@@ -42,6 +43,8 @@ pub(crate) enum Cut {
 pub(crate) struct AnswerBody {
     inner: Incoming,
     status: StatusCode,
+    /// When the head came, or the last bytes.
+    heard_ns: u64,
     next_progress_ns: u64,
     silence: Option<Silence>,
     /// To be told at the next poll.
@@ -89,7 +92,8 @@ impl AnswerBody {
         booked: Booked,
     ) -> Self {
         let silence = silence.map(|limit| Silence { limit, since: None, alarm: None });
-        Self { inner, status, next_progress_ns: 0, silence, cut: None, booked: Some(booked) }
+        let heard_ns = booked.lease.now_ns();
+        Self { inner, status, heard_ns, next_progress_ns: 0, silence, cut: None, booked: Some(booked) }
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
@@ -151,6 +155,7 @@ impl AnswerBody {
     fn measure(&mut self, bytes: &[u8]) {
         let Some(Booked { lease, note, .. }) = &mut self.booked else { return };
         let now_ns = lease.now_ns();
+        self.heard_ns = now_ns;
         let seen = note.see(now_ns, bytes);
         if seen.first_token {
             lease.first_token(now_ns);
@@ -179,6 +184,20 @@ impl AnswerBody {
         Some(held)
     }
 
+    /// How it ended if its end never came: the client left, or the request's time was over. That is the worker's fault
+    /// only if most of the time went by without a byte of its answer.
+    fn abandoned(&mut self) -> Outcome {
+        let Some(booked) = &mut self.booked else { return Outcome::ClientGone };
+        let Some(expiry) = booked.engaged.expiry() else { return Outcome::ClientGone };
+        booked.note.timed_out();
+        let silent_ns = booked.lease.now_ns().saturating_sub(self.heard_ns);
+        match expiry {
+            Expiry::ByWorker { limit } if silent_ns >= nanoseconds(limit) / 2 => Outcome::Failed,
+            Expiry::ByWorker { .. } => Outcome::Refused,
+            Expiry::ByClient => Outcome::ClientGone,
+        }
+    }
+
     pub(crate) fn is_end_stream(&self) -> bool {
         self.inner.is_end_stream()
     }
@@ -194,14 +213,7 @@ impl Drop for AnswerBody {
         if self.inner.is_end_stream() {
             self.complete();
         } else {
-            let expiry = self.booked.as_ref().and_then(|booked| booked.engaged.expiry());
-            if let (Some(_), Some(booked)) = (expiry, &mut self.booked) {
-                booked.note.timed_out();
-            }
-            let outcome = match expiry {
-                Some(Expiry::ByWorker) => Outcome::Failed,
-                Some(Expiry::ByClient) | None => Outcome::ClientGone,
-            };
+            let outcome = self.abandoned();
             self.settle(outcome);
         }
     }

@@ -1,6 +1,6 @@
 //! One try at one worker: the request that goes out, and why no response head came back.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header, request};
@@ -22,8 +22,9 @@ pub(crate) enum Failure {
     NoAnswer(#[from] NoAnswer),
     #[error("no response head within the time limit of a first byte")]
     NoFirstByte,
+    /// `hurried` if others had used up most of that time before.
     #[error("no response head within the time limit of the request")]
-    TimedOut,
+    TimedOut { hurried: bool },
     #[error("the answer is none to this request: {0}")]
     Invalid(&'static str),
 }
@@ -39,11 +40,12 @@ pub(super) async fn attempt(
     request: Request<Full<Bytes>>,
 ) -> Result<(Connection, Response<Incoming>), Failure> {
     let exchanged = exchange(&context.pool, place, &context.shared.fleet[place].address, request);
-    let first_byte = context.shared.settings.timeouts.first_byte;
+    let timeouts = &context.shared.settings.timeouts;
+    let begun = Instant::now();
     let tried = tokio::select! {
         biased;
-        tried = within(first_byte, exchanged) => tried,
-        () = turn.deadline() => Err(Failure::TimedOut),
+        tried = within(timeouts.first_byte, exchanged) => tried,
+        () = turn.deadline() => Err(Failure::TimedOut { hurried: begun.elapsed() < timeouts.request / 2 }),
     };
     tried.and_then(Failure::of_answer)
 }
@@ -85,18 +87,20 @@ impl Failure {
             Self::NoAnswer(NoAnswer::Silent { reused: true, .. } | NoAnswer::Unsent) => {
                 Some(Cause::StaleConnection)
             }
-            Self::NoAnswer(NoAnswer::Broken(_)) | Self::NoFirstByte | Self::TimedOut | Self::Invalid(_) => {
-                None
-            }
+            Self::NoAnswer(NoAnswer::Broken(_))
+            | Self::NoFirstByte
+            | Self::TimedOut { .. }
+            | Self::Invalid(_) => None,
         }
     }
 
     /// How the books are closed: a worker that closed an idle connection has done nothing wrong, and neither has one
-    /// that this machine lacks the means to reach.
+    /// that this machine lacks the means to reach, or that was given too little time.
     pub(super) fn outcome(&self) -> Outcome {
         match self {
             Self::NoAnswer(NoAnswer::Silent { reused: true, .. } | NoAnswer::Unsent) => Outcome::Refused,
             Self::NoAnswer(missing @ NoAnswer::Connect(_)) if !missing.is_nobody_there() => Outcome::Refused,
+            Self::TimedOut { hurried: true } => Outcome::Refused,
             _ => Outcome::Failed,
         }
     }
@@ -110,7 +114,7 @@ impl Failure {
                 Refusal::UpstreamBroken
             }
             Self::NoFirstByte => Refusal::FirstByteTimeout,
-            Self::TimedOut => Refusal::UpstreamTimeout,
+            Self::TimedOut { .. } => Refusal::UpstreamTimeout,
             Self::Invalid(_) => Refusal::UpstreamInvalid,
         }
     }

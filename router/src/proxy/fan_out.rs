@@ -17,8 +17,8 @@ use crate::error::{Answer, Refusal};
 use crate::server::Context;
 use crate::upstream::{CallError, Callee, call};
 
-/// Longest time for one worker's answer. These are questions, not generations.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time for one worker's answer. These are questions, not generations, and the next worker waits.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Asks one worker after the other, healthy ones first, until one knows what the request speaks of; its answer is
 /// given, and if all are at a loss, the last one's.

@@ -120,7 +120,11 @@ async fn enter(
     let came_ns = shared.clock.now_ns();
     // A client that leaves meanwhile is noticed.
     let engaged = turn.engage();
-    let permit = gate.enter().await;
+    let permit = tokio::select! {
+        biased;
+        () = turn.deadline() => Err(gate.overdue()),
+        permit = gate.enter() => permit,
+    };
     drop(engaged);
     note.queued(shared.clock.now_ns() - came_ns);
     permit.map(Some)

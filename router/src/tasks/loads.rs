@@ -62,19 +62,22 @@ async fn ask(
     match probe(&context.pool, question).await {
         Ok((StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _)) => Err(Unanswered::NoSuchPath),
         Ok((status, body)) if status.is_success() => {
-            LoadSummary::parse(&body).map(report).map_err(|_| Unanswered::Unreadable)
+            LoadSummary::parse(&body).ok().and_then(report).ok_or(Unanswered::Unreadable)
         }
         Ok(_) => Err(Unanswered::Unreadable),
         Err(_) => Err(Unanswered::Unreachable),
     }
 }
 
-fn report(summary: LoadSummary) -> LoadReport {
-    LoadReport {
+/// What no worker has: a report of more is a mistake, and would keep requests away from it.
+const MOST_TOKENS: u64 = 1 << 40;
+
+fn report(summary: LoadSummary) -> Option<LoadReport> {
+    (summary.total_tokens <= MOST_TOKENS).then_some(LoadReport {
         total_tokens: summary.total_tokens,
         running: summary.running,
         waiting: summary.waiting,
         // The older form does not tell it.
         token_usage: summary.token_usage.unwrap_or(0.0),
-    }
+    })
 }

@@ -16,8 +16,11 @@ use super::socket::{Heard, Socket};
 
 type Driver = http1::Connection<TokioIo<Socket>, Full<Bytes>>;
 
+/// A connection. It goes from the pool to the request, to the answer and back; what it is made of stays in its place.
+pub(crate) struct Connection(Box<Parts>);
+
 /// A connection and the half of hyper that moves its bytes.
-pub(crate) struct Connection {
+struct Parts {
     sender: http1::SendRequest<Full<Bytes>>,
     /// Gone once the socket is finished with.
     driver: Option<Driver>,
@@ -46,7 +49,7 @@ impl Connection {
         let heard = Heard::default();
         let io = TokioIo::new(Socket::new(address.dial().await?, heard.clone()));
         let (sender, driver) = http1::Builder::new().handshake(io).await.map_err(std::io::Error::other)?;
-        Ok(Self { sender, driver: Some(driver), heard, used: false })
+        Ok(Self(Box::new(Parts { sender, driver: Some(driver), heard, used: false })))
     }
 
     /// Sends a request and waits for the head of its answer. Dropping the future closes nothing by itself;
@@ -58,31 +61,31 @@ impl Connection {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, ExchangeError> {
-        let reused = std::mem::replace(&mut self.used, true);
-        self.heard.listen();
-        let mut reply = pin!(self.sender.try_send_request(request));
-        let driver = &mut self.driver;
+        let Parts { sender, driver, heard, used } = &mut *self.0;
+        let reused = std::mem::replace(used, true);
+        heard.listen();
+        let mut reply = pin!(sender.try_send_request(request));
         let answer = std::future::poll_fn(|cx| {
             drive(driver, cx);
             reply.as_mut().poll(cx)
         });
         answer.await.map_err(|mut error| match error.take_message() {
             Some(request) => ExchangeError::Unsent(Box::new(request)),
-            None if self.heard.anything() => ExchangeError::Broken(error.into_error()),
+            None if heard.anything() => ExchangeError::Broken(error.into_error()),
             None => ExchangeError::Silent { error: error.into_error(), reused },
         })
     }
 
     /// Moves bytes as far as they go now and registers `cx` for when there are more.
     pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
-        drive(&mut self.driver, cx);
+        drive(&mut self.0.driver, cx);
     }
 
     /// Whether the connection is open and has nothing under way, so that it may serve another request.
     /// Polls without a waker: nobody is disturbed by what happens on an idle connection.
     pub(super) fn is_idle(&mut self) -> bool {
-        drive(&mut self.driver, &mut Context::from_waker(Waker::noop()));
-        self.driver.is_some() && self.sender.is_ready()
+        drive(&mut self.0.driver, &mut Context::from_waker(Waker::noop()));
+        self.0.driver.is_some() && self.0.sender.is_ready()
     }
 }
 
@@ -96,6 +99,6 @@ fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").field("open", &self.driver.is_some()).finish_non_exhaustive()
+        f.debug_struct("Connection").field("open", &self.0.driver.is_some()).finish_non_exhaustive()
     }
 }

@@ -71,7 +71,11 @@ pub(crate) async fn exchange(
             (Ok(response), _) => return Ok((connection, response)),
             (Err(ExchangeError::Unsent(unsent)), _) => request = *unsent,
             (Err(_), Some(again)) => request = again,
-            (Err(error), None) => return Err(error.into()),
+            (Err(error), None) => {
+                // What idled beside it has most probably been closed too.
+                pool.forget(key);
+                return Err(error.into());
+            }
         }
     }
     let mut connection = pool.connect(address).await?;

@@ -74,6 +74,11 @@ impl Pool {
         }
     }
 
+    /// Closes what idles for a worker.
+    pub(super) fn forget(&self, key: PoolKey) {
+        self.idle[key].lock().clear();
+    }
+
     /// Closes what has idled too long.
     pub(crate) fn prune(&self) {
         for idle in &self.idle {

@@ -60,8 +60,9 @@ impl RetryConfig {
     #[must_use]
     pub fn retries(&self, cause: Cause) -> bool {
         match cause {
-            Cause::Connect | Cause::StaleConnection => true,
-            Cause::Reset => self.on_reset,
+            Cause::Connect => true,
+            // On a reused connection too the worker may have read the request before it closed.
+            Cause::StaleConnection | Cause::Reset => self.on_reset,
             Cause::Status(status) => self.statuses.contains(status),
         }
     }

@@ -61,7 +61,9 @@ fn what_is_retried() {
     assert_eq!(retried, [408, 429, 500, 502, 503, 504]);
     assert!(config.retries(Cause::Connect) && config.retries(Cause::StaleConnection));
     assert!(config.retries(Cause::Reset));
-    assert!(!RetryConfig { on_reset: false, ..config }.retries(Cause::Reset));
+    let careful = RetryConfig { on_reset: false, ..config };
+    assert!(careful.retries(Cause::Connect));
+    assert!(!careful.retries(Cause::Reset) && !careful.retries(Cause::StaleConnection));
 }
 
 #[test]

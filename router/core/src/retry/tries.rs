@@ -89,6 +89,8 @@ impl Tries {
             if earliest_ns > config.max_backoff_ns {
                 return Next::GiveUp;
             }
+            // A connection that had idled for too long says nothing against coming back at once.
+            let backoff_ns = if cause == Cause::StaleConnection { 0 } else { backoff_ns };
             let wait_ns = backoff_ns.max(earliest_ns);
             (wait_ns, self.not_again_at(now_ns.saturating_add(wait_ns), last))
         };

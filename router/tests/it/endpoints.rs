@@ -1,0 +1,285 @@
+//! Every path that is proxied, and those that are not.
+
+use std::io::Read;
+
+use crate::common::worker::dead_url;
+use crate::common::{Client, Latch, Message, Router, Worker, wait_until};
+
+const EXTRA: &str = "/v1/audio/transcriptions";
+
+/// Every proxied path with a body of its kind; the prompt in place of `PROMPT`.
+const PATHS: [(&str, &str); 10] = [
+    ("/generate", r#"{"text":"PROMPT"}"#),
+    ("/v1/chat/completions", r#"{"model":"m","messages":[{"role":"user","content":"PROMPT"}]}"#),
+    ("/v1/completions", r#"{"model":"m","prompt":"PROMPT"}"#),
+    ("/v1/embeddings", r#"{"model":"m","input":"PROMPT"}"#),
+    ("/v1/classify", r#"{"model":"m","input":"PROMPT"}"#),
+    ("/v1/rerank", r#"{"query":"PROMPT","documents":["a","b"]}"#),
+    ("/rerank", r#"{"query":"PROMPT","documents":["a","b"]}"#),
+    ("/v1/score", r#"{"query":"PROMPT","items":["a","b"]}"#),
+    ("/v1/responses", r#"{"model":"m","input":"PROMPT"}"#),
+    (EXTRA, r#"{"file":"PROMPT"}"#),
+];
+
+fn body(form: &str, prompt: &str) -> Vec<u8> {
+    form.replace("PROMPT", &prompt.repeat(100)).into_bytes()
+}
+
+fn urls(workers: &[Worker]) -> Vec<String> {
+    workers.iter().map(Worker::url).collect()
+}
+
+/// Answers each request when it has its turn.
+fn held(go: &Latch) -> Worker {
+    let go = go.clone();
+    Worker::start(move |conn, _| {
+        go.wait();
+        conn.answer("200 OK", "", b"{}");
+        true
+    })
+}
+
+#[test]
+fn every_path_is_proxied_as_it_came() {
+    let worker = Worker::start(|conn, request| {
+        conn.answer("200 OK", "Content-Type: x/y\r\n", request.first.as_bytes());
+        true
+    });
+    let router = Router::start(&[worker.url()], &["--extra-endpoints", EXTRA, "/v1/x"]);
+    for (path, form) in PATHS.iter().chain(&[("/v1/x", "not JSON \u{fffd}")]) {
+        let sent = body(form, "word ");
+        let answer = router.post(&format!("{path}?a=%20b"), &sent);
+        assert_eq!((answer.status(), answer.text()), (200, format!("POST {path}?a=%20b HTTP/1.1")));
+        assert_eq!(answer.header("content-type"), Some("x/y"));
+        assert_eq!(worker.seen().last().expect("a request").body, sent, "{path}");
+        let wrong = router.get(path);
+        wrong.assert_refused(405, "method_not_allowed");
+        assert_eq!(wrong.header("allow"), Some("POST"));
+    }
+    wait_until("the load to be released", || router.loads() == [0]);
+}
+
+#[test]
+fn other_paths_and_methods_are_refused() {
+    let worker = Worker::fixed("{}");
+    let router = Router::start(&[worker.url()], &[]);
+    let elsewhere = [
+        EXTRA,
+        "/",
+        "/generate/",
+        "/v1",
+        "/v1/responses/",
+        "/v1/responses/x/y",
+        "/v1/responses//cancel",
+        "/metrics",
+    ];
+    for path in elsewhere {
+        router.post(path, b"{}").assert_refused(404, "not_found");
+        router.get(path).assert_refused(404, "not_found");
+    }
+    for (method, path, allowed) in [
+        ("POST", "/health", "GET, HEAD"),
+        ("DELETE", "/workers", "GET, HEAD"),
+        ("GET", "/abort_request", "POST"),
+        ("POST", "/v1/responses/x", "GET"),
+        ("GET", "/v1/responses/x/cancel", "POST"),
+        ("PUT", "/generate", "POST"),
+    ] {
+        let mut client = router.client();
+        client.send(format!("{method} {path} HTTP/1.1\r\nHost: router\r\nContent-Length: 0\r\n\r\n"));
+        let refused = client.receive();
+        refused.assert_refused(405, "method_not_allowed");
+        assert_eq!(refused.header("allow"), Some(allowed), "{method} {path}");
+    }
+    assert_eq!(worker.seen().len(), 0);
+}
+
+// vllm-project/router#179
+#[test]
+fn load_counts_on_every_path_until_the_last_byte() {
+    const WORKERS: usize = 8;
+    const REQUESTS: usize = 40;
+    let go = Latch::default();
+    let workers: Vec<Worker> = (0..WORKERS).map(|_| held(&go)).collect();
+    let args = ["--balance-abs-threshold", "2", "--balance-rel-threshold", "1", "--extra-endpoints", EXTRA];
+    let router = Router::start(&urls(&workers), &[&["--policy", "cache_aware"], &args[..]].concat());
+    for (path, form) in PATHS {
+        let first = format!("POST {path} ");
+        let shares = || workers.iter().map(|worker| worker.count(&first)).collect::<Vec<_>>();
+        let mut clients: Vec<Client> = Vec::new();
+        for number in 0..REQUESTS {
+            let mut client = router.client();
+            client.send_post(path, "", &body(form, &format!("shared by all on {path} ")));
+            clients.push(client);
+            if number == 0 {
+                wait_until("the prefix to have an owner", || shares().iter().sum::<usize>() == 1);
+            }
+        }
+        wait_until("all to be held", || shares().iter().sum::<usize>() == REQUESTS);
+        let most = shares().into_iter().max().expect("workers");
+        assert!(most <= 2 * REQUESTS / WORKERS, "{path}: {:?}", shares());
+        assert_eq!(router.loads().iter().sum::<u64>(), REQUESTS as u64, "{path}");
+        go.pass(REQUESTS);
+        assert!(clients.iter_mut().all(|client| client.receive().status() == 200));
+        wait_until("the loads to be released", || router.loads() == [0; WORKERS]);
+    }
+}
+
+fn decided(answer: &Message) -> usize {
+    answer.header("x-router-worker").expect("a decision").parse().expect("a number")
+}
+
+// vllm-project/router#238
+#[test]
+fn one_overloaded_worker_does_not_cost_the_others_their_prefixes() {
+    const HELD: usize = 9;
+    let go = Latch::default();
+    let holding = |_| {
+        let go = go.clone();
+        Worker::start(move |conn, request| {
+            if request.header("x-hold").is_some() {
+                go.wait();
+            }
+            conn.answer("200 OK", "", b"{}");
+            true
+        })
+    };
+    let workers: Vec<Worker> = (0..3).map(holding).collect();
+    let args = ["--policy", "cache_aware", "--decision-headers", "--balance-abs-threshold", "8"];
+    let router = Router::start(&urls(&workers), &args);
+    let ask = |topic: &str| decided(&router.post("/generate", &body(PATHS[0].1, topic)));
+    let hot = ask("hot ");
+    let topic = (0..100).map(|number| format!("calm{number} ")).find(|topic| ask(topic) != hot);
+    let calm = topic.expect("a draw for another worker");
+    let owner = ask(&calm);
+    let mut clients: Vec<Client> = (0..HELD).map(|_| router.client()).collect();
+    for client in &mut clients {
+        client.send_post("/generate", "X-Hold: 1\r\n", &body(PATHS[0].1, "hot "));
+    }
+    wait_until("the load", || router.loads()[hot] == HELD as u64);
+    for _ in 0..10 {
+        assert_eq!(ask(&calm), owner, "its own worker is idle");
+        assert_ne!(ask("hot "), hot, "this one's is not");
+    }
+    go.open();
+    assert!(clients.iter_mut().all(|client| client.receive().status() == 200));
+}
+
+// THUDM/slime#2340
+#[test]
+fn an_abort_reaches_every_worker() {
+    let workers: Vec<Worker> = (0..4)
+        .map(|place| {
+            let status = if place == 2 { "200 OK" } else { "400 Bad Request" };
+            Worker::answering(status, "", "")
+        })
+        .collect();
+    let router = Router::start(&urls(&workers), &[]);
+    for sent in [&br#"{"rid":"x"}"#[..], br#"{"abort_all": true}"#] {
+        let answer = router.post("/abort_request", sent);
+        assert_eq!(answer.status(), 200, "one that knows it is enough");
+        for worker in &workers {
+            let got = worker.seen().pop().expect("a request");
+            assert_eq!((got.first.as_str(), got.body.as_slice()), ("POST /abort_request HTTP/1.1", sent));
+            assert_eq!(got.header("x-request-id"), answer.header("x-request-id"));
+        }
+    }
+}
+
+#[test]
+fn an_abort_does_not_wait_for_a_dead_worker_nor_for_a_permit() {
+    let go = Latch::default();
+    let held = held(&go);
+    let live = Worker::start(|conn, request| {
+        assert!(request.first.starts_with("POST /abort_request "), "{}", request.first);
+        conn.answer("200 OK", "", b"");
+        true
+    });
+    let args = ["--max-concurrent-requests", "1", "--queue-size", "0", "--policy", "round_robin"];
+    let router = Router::start(&[held.url(), live.url(), dead_url()], &args);
+    let mut running = router.client();
+    running.send_post("/generate", "", b"{}");
+    wait_until("the request to run", || held.count("POST /generate") == 1);
+    let mut abort = router.client();
+    abort.send_post("/abort_request", "", br#"{"rid":"x"}"#);
+    wait_until("all to be told", || held.count("POST /abort") == 1 && live.count("POST /abort") == 1);
+    go.open();
+    assert_eq!([abort.receive().status(), running.receive().status()], [200, 200]);
+
+    let router = Router::start(&[dead_url()], &[]);
+    router.post("/abort_request", b"{}").assert_refused(502, "upstream_connect_failed");
+    router.post("/generate", b"{}");
+}
+
+/// Knows this response, and nothing else.
+fn storing(id: &'static str) -> Worker {
+    Worker::start(move |conn, request| {
+        let path = request.first.split(' ').nth(1).expect("a path");
+        if path.trim_start_matches("/v1/responses/").split(['/', '?']).next() == Some(id) {
+            conn.answer("200 OK", "X-Owner: yes\r\n", request.first.as_bytes());
+        } else {
+            conn.answer("404 Not Found", "X-Owner: no\r\n", b"{\"error\": \"mine\"}");
+        }
+        true
+    })
+}
+
+#[test]
+fn a_response_is_asked_for_until_one_worker_knows_it() {
+    let workers = [storing("resp_a"), storing("resp_b"), storing("resp_c")];
+    let router = Router::start(&urls(&workers), &[]);
+    for (id, place) in [("resp_a", 0), ("resp_b", 1), ("resp_c", 2)] {
+        let found = router.get(&format!("/v1/responses/{id}?include=x"));
+        assert_eq!((found.status(), found.header("x-owner")), (200, Some("yes")));
+        assert_eq!(found.text(), format!("GET /v1/responses/{id}?include=x HTTP/1.1"));
+        let cancelled = router.post(&format!("/v1/responses/{id}/cancel"), b"{}");
+        assert_eq!(cancelled.text(), format!("POST /v1/responses/{id}/cancel HTTP/1.1"));
+        for (other, worker) in workers.iter().enumerate() {
+            let asked = worker.take_seen().len();
+            assert_eq!(asked, if other <= place { 2 } else { 0 }, "{id}: nobody is asked after the owner");
+        }
+    }
+    let unknown = router.get("/v1/responses/resp_d");
+    assert_eq!((unknown.status(), unknown.text().as_str()), (404, "{\"error\": \"mine\"}"));
+    assert_eq!(unknown.header("x-owner"), Some("no"), "it is a worker's answer");
+    assert_eq!(unknown.header("x-router-error-code"), None);
+    assert!(workers.iter().all(|worker| worker.count("GET") == 1));
+}
+
+#[test]
+fn a_response_is_found_behind_a_dead_worker() {
+    let owner = storing("resp_a");
+    let router = Router::start(&[dead_url(), owner.url()], &[]);
+    assert_eq!(router.get("/v1/responses/resp_a").status(), 200);
+    assert_eq!(router.get("/v1/responses/resp_b").status(), 404);
+    let router = Router::start(&[dead_url()], &[]);
+    router.get("/v1/responses/resp_a").assert_refused(502, "upstream_connect_failed");
+}
+
+// vllm-project/aibrix#1103, vllm-project/aibrix#781
+#[test]
+fn every_refusal_is_json_that_openais_clients_read_also_to_a_stream() {
+    let silent = Worker::start(|conn, _| {
+        let _ = conn.stream.read(&mut [0]);
+        false
+    });
+    let (dead_urls, silent_urls) = ([dead_url()], [silent.url()]);
+    let dead = ["--disable-health-check", "--disable-retries"];
+    let cases: [(&[String], &[&str], u16, &str); 5] = [
+        (&[], &[], 503, "no_workers"),
+        (&dead_urls, &dead, 502, "upstream_connect_failed"),
+        (&silent_urls, &["--first-byte-timeout-secs", "0.1"], 504, "upstream_first_byte_timeout"),
+        (&silent_urls, &["--request-timeout-secs", "1"], 504, "upstream_timeout"),
+        (&silent_urls, &["--max-payload-size", "10"], 413, "payload_too_large"),
+    ];
+    for (workers, args, status, code) in cases {
+        let router = Router::start(workers, args);
+        for stream in [true, false] {
+            let sent = format!("{{\"messages\":[],\"stream\":{stream}}}");
+            let refused = router.post("/v1/chat/completions", sent.as_bytes());
+            refused.assert_refused(status, code);
+            let address = workers.first().map_or("http://none", |url| url);
+            assert!(!refused.text().contains(address.trim_start_matches("http://")));
+        }
+    }
+}
