@@ -5,7 +5,7 @@
   python3 scripts/performance/compare.py [--peers DIR] [--only cost,latency] [--json FILE]
 
 Sections: cost (CPU per request), pacing (are streams held back), latency (added to small requests), memory (idle, and
-time to the first answer), readers (memory while clients do not read). Linux, two CPUs, wrk; everything on loopback.
+time to the first answer), readers (memory while clients do not read); and by name only, soak (a million prompts). Linux, two CPUs, wrk; everything on loopback.
 --peers names a folder with a Python environment for each released peer: DIR/sglang-router, DIR/smg, DIR/vllm-router.
 Exit codes: 0 all judged targets are met, 1 one is missed, 2 it could not be measured.
 """
@@ -24,6 +24,7 @@ sys.dont_write_bytecode = True
 import cost  # noqa: E402
 import memory  # noqa: E402
 import report  # noqa: E402
+import soak  # noqa: E402
 import subjects  # noqa: E402
 import timing  # noqa: E402
 from processes import Bench, LabError  # noqa: E402
@@ -35,7 +36,9 @@ SECTIONS = {
     "latency": (f"latency: {timing.RATE} small requests a second, open loop", timing.latency),
     "memory": (f"memory: {memory.STARTS} starts", memory.idle),
     "readers": (f"readers: {memory.READERS} clients that never read a stream of 1 GB", memory.slow_readers),
+    "soak": (f"soak: {soak.PROMPTS:,} different prompts of {soak.LENGTH} characters", soak.section),
 }
+BY_DEFAULT = [name for name in SECTIONS if name != "soak"]
 
 
 class Lab:
@@ -60,7 +63,7 @@ def arguments():
     parser.add_argument("--router", default=release("router"), help="our router's binary")
     parser.add_argument("--simworker", default=release("simworker"), help="the workers' binary")
     parser.add_argument("--peers", help="folder with the peers' environments")
-    parser.add_argument("--only", default=",".join(SECTIONS), help="sections, separated by commas")
+    parser.add_argument("--only", default=",".join(BY_DEFAULT), help="sections, separated by commas")
     parser.add_argument("--repeats", type=int, default=3, help="repeats of the cost section")
     parser.add_argument("--seconds", type=int, default=3, help="length of a cost run")
     parser.add_argument("--connections", type=int, default=32, help="connections of a cost run")
@@ -75,8 +78,8 @@ def arguments():
     for program in (options.router, options.simworker):
         if not os.access(program, os.X_OK):
             parser.error(f"{program} is not there: cargo build --release -p router -p simworker")
-    if "cost" in options.only and not shutil.which("wrk"):
-        parser.error("the cost section needs wrk")
+    if {"cost", "soak"} & set(options.only) and not shutil.which("wrk"):
+        parser.error("the sections cost and soak need wrk")
     return options
 
 

@@ -31,10 +31,10 @@ class Subject:
     def __init__(self, name, argv, version, takes_policy=True, level="warn"):
         self.name, self.argv, self.version, self.takes_policy, self.level = name, argv, version, takes_policy, level
 
-    def start(self, bench, workers, policy, pinned=True):
+    def start(self, bench, workers, policy, pinned=True, extra=()):
         """Starts it and waits until it has answered a request through a worker."""
         port = free_ports()
-        command = self._command(bench, port, workers, policy)
+        command = [*self._command(bench, port, workers, policy), *extra]
         process = bench.start(self.name, command, port, bench.router_cpu if pinned else None)
         process.ready_ms = 1000 * (await_answer(process, workers.model) - process.started)
         return process
