@@ -1,28 +1,57 @@
 //! When does a stream begin to bear output? Not with the role chunk of a chat, an empty delta, the chunk that only ends
-//! a choice, or the usage chunk. The time to the first token is the time to the first event for which
+//! a choice, or the usage chunk; nor with an event of the Responses API that announces something, or repeats as a whole
+//! what came piece by piece before. The time to the first token is the time to the first event for which
 //! [`carries_output`] holds, for whoever measures it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// Whether the event with this data carries output: text, token ids, reasoning or tool calls, in the form of
-/// any of the three generating endpoints. Data that is no such event carries none.
+/// any of the four generating endpoints. Data that is no such event carries none.
 #[must_use]
 pub fn carries_output(data: &[u8]) -> bool {
-    serde_json::from_slice::<Frame>(data).is_ok_and(|frame| {
-        frame.text.is_some() || frame.output_ids.is_some() || frame.choices.iter().any(Choice::speaks)
-    })
+    serde_json::from_slice::<Frame>(data).is_ok_and(|frame| frame.speaks())
 }
 
-/// An event of a stream; the first two members are those of `/generate`.
+/// An event of a stream; the first two members are those of `/generate`, the last two those of `/v1/responses`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Frame {
+struct Frame<'a> {
     text: Content,
     output_ids: Content,
     choices: Vec<Choice>,
+    #[serde(borrow, rename = "type")]
+    kind: Kind<'a>,
+    delta: Content,
+}
+
+impl Frame<'_> {
+    fn speaks(&self) -> bool {
+        match &self.kind {
+            // Some of these have a `text` too: all of it, once more.
+            Kind::Name(name) if name.starts_with("response.") => {
+                name.ends_with(".delta") && self.delta.is_some()
+            }
+            _ => self.text.is_some() || self.output_ids.is_some() || self.choices.iter().any(Choice::speaks),
+        }
+    }
+}
+
+/// The `type` of an event. Never fails, like [`Content`].
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Kind<'a> {
+    Name(#[serde(borrow)] Cow<'a, str>),
+    Other(IgnoredAny),
+}
+
+impl Default for Kind<'_> {
+    fn default() -> Self {
+        Self::Other(IgnoredAny)
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -147,6 +176,16 @@ mod tests {
             r#"{"choices":[{"delta":{}},{"delta":{"content":"second choice"}}]}"#,
             r#"{"choices":[{"delta":{"content":"\u00e9"}}]}"#,
             r#"{"text":7,"output_ids":[1]}"#,
+            r#"{"type":"response.output_text.delta","delta":"Hi"}"#,
+            r#"{"content_index":0,"delta":" ","logprobs":[],"type":"response.output_text.delta"}"#,
+            r#"{"type":"response.reasoning_text.delta","delta":"hm"}"#,
+            r#"{"type":"response.reasoning_summary_text.delta","delta":"so"}"#,
+            r#"{"type":"response.function_call_arguments.delta","delta":"{\""}"#,
+            r#"{"type":"response.refusal.delta","delta":"no"}"#,
+            r#"{"type":"response\u002erefusal.delta","delta":"no"}"#,
+            r#"{"type":"text_completion","choices":[{"text":"x"}]}"#,
+            r#"{"type":{"response.":[1,null]},"text":"x"}"#,
+            r#"{"type":null,"text":"x"}"#,
         ] {
             assert!(carries_output(data.as_bytes()), "{data}");
         }
@@ -167,6 +206,21 @@ mod tests {
             r#"{"choices":[{"index":0,"text":"","finish_reason":"length"}]}"#,
             r#"{"choices":[],"usage":{"prompt_tokens":3}}"#,
             r#"{"error":{"message":"no","code":400}}"#,
+            r#"{"type":"response.output_text.delta","delta":""}"#,
+            r#"{"type":"response.output_text.delta","delta":null,"text":"x"}"#,
+            r#"{"type":"response.output_text.delta"}"#,
+            r#"{"type":"response.output_text.done","text":"Hi you"}"#,
+            r#"{"text":"Hi you","type":"response.output_text.done"}"#,
+            r#"{"type":"response.function_call_arguments.done","arguments":"{}"}"#,
+            r#"{"type":"response.created","response":{"output":[],"usage":null}}"#,
+            r#"{"type":"response.in_progress","response":{"text":{"format":{"type":"text"}}}}"#,
+            r#"{"type":"response.output_item.added","item":{"type":"message","content":[]}}"#,
+            r#"{"type":"response.output_item.done","item":{"content":[{"text":"Hi you"}]}}"#,
+            r#"{"type":"response.content_part.added","part":{"type":"output_text","text":""}}"#,
+            r#"{"type":"response.content_part.done","part":{"type":"output_text","text":"Hi"}}"#,
+            r#"{"type":"response.completed","response":{"usage":{"output_tokens":2}}}"#,
+            r#"{"type":"message.delta","delta":"x"}"#,
+            r#"{"delta":"x"}"#,
         ] {
             assert!(!carries_output(data.as_bytes()), "{data}");
         }

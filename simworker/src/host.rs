@@ -21,7 +21,7 @@ use crate::config::{HostConfig, Mode, WatchConfig};
 use crate::connection::Connections;
 use crate::fault::{Fault, Faults};
 use crate::http;
-use crate::instant::Instant;
+use crate::instant::CannedWorker;
 use crate::pacer::{Alarm, Pacer};
 use crate::watch::{self, Station, Subject};
 use crate::worker::Worker;
@@ -209,10 +209,10 @@ impl Served {
         let Self { listeners, workers, control, mode, watch } = self;
         let mut stations = Vec::new();
         for (index, (listener, worker)) in (0..).zip(listeners.into_iter().zip(workers)) {
-            let instant = instant(mode, index, &worker);
+            let canned = canned(mode, index, &worker);
             if watch.is_off() {
-                match instant {
-                    Some(instant) => drop(tokio::spawn(answer_at_once(listener, instant))),
+                match canned {
+                    Some(canned) => drop(tokio::spawn(answer_at_once(listener, canned))),
                     None => drop(tokio::spawn(async move {
                         axum::serve(Connections(listener), http::routes(worker)).await
                     })),
@@ -221,9 +221,9 @@ impl Served {
             }
             // The address of a bound socket.
             let Ok(address) = listener.local_addr() else { continue };
-            let subject = instant.map_or_else(
+            let subject = canned.map_or_else(
                 || Subject::Engine(TowerToHyperService::new(http::routes(Arc::clone(&worker)))),
-                Subject::Instant,
+                Subject::Canned,
             );
             let faults = Faults::new(faults_of(&watch, index), watch.seed ^ u64::from(index));
             let station = Arc::new(Station::new(address, worker, subject, faults, control.is_some()));
@@ -237,11 +237,11 @@ impl Served {
     }
 }
 
-fn instant(mode: Mode, index: u32, worker: &Arc<Worker>) -> Option<Arc<Instant>> {
+fn canned(mode: Mode, index: u32, worker: &Arc<Worker>) -> Option<Arc<CannedWorker>> {
     let Mode::Instant { interval_ns } = mode else { return None };
     let (model, interval) = (&worker.config.served_model_name, Duration::from_nanos(interval_ns));
     let routes = http::routes(Arc::clone(worker));
-    Some(Arc::new(Instant::new(model, index, worker.started(), interval, routes)))
+    Some(Arc::new(CannedWorker::new(model, index, worker.started(), interval, routes)))
 }
 
 fn faults_of(watch: &WatchConfig, index: u32) -> Vec<Fault> {
@@ -250,22 +250,22 @@ fn faults_of(watch: &WatchConfig, index: u32) -> Vec<Fault> {
 }
 
 /// Serves canned replies with as little as possible in between.
-async fn answer_at_once(listener: TcpListener, instant: Arc<Instant>) {
+async fn answer_at_once(listener: TcpListener, canned: Arc<CannedWorker>) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(answer_connection(stream, Arc::clone(&instant)))),
+            Ok((stream, _)) => drop(tokio::spawn(answer_connection(stream, Arc::clone(&canned)))),
             // Out of files: connections end.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
 }
 
-async fn answer_connection(stream: TcpStream, instant: Arc<Instant>) {
+async fn answer_connection(stream: TcpStream, canned: Arc<CannedWorker>) {
     // A connection that refuses the option still works.
     let _ = stream.set_nodelay(true);
     let service = service_fn(|request| {
-        let instant = &instant;
-        async move { Ok::<_, Infallible>(instant.answer(request).await) }
+        let canned = &canned;
+        async move { Ok::<_, Infallible>(canned.answer(request).await) }
     });
     // Answers are short: one buffer and one write cost less than a list of buffers.
     let served = http1::Builder::new().writev(false).serve_connection(TokioIo::new(stream), service);

@@ -3,26 +3,22 @@
 //! Everything that changes sits behind one short lock. Whoever takes it first brings the engine up to now, step by
 //! step, so that HTTP tasks and the pacer see the same order of events; whoever leaves it publishes the next deadline.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
+mod inner;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use protocol::tokenizer::{Token, mix, reply_block};
-use simworker_core::{
-    ConfigError, Engine, EngineLoads, EngineTotals, Event, FinishReason, Limits, RequestId, Submit,
-};
+use simworker_core::{ConfigError, Engine, EngineLoads, EngineTotals, Limits, RequestId};
 
 use crate::clock::{ScaledClock, unix_seconds};
 use crate::config::WorkerConfig;
 use crate::latency::{Latencies, Traffic};
-use crate::mailbox::{Ending, Finish, Mailbox};
+use crate::mailbox::Mailbox;
 use crate::pacer::Alarm;
 use crate::ticket::{Reply, Ticket};
-
-/// What SGLang's scheduler says about a request that is aborted before it ran.
-const ABORTED_WAITING: &str = "Abort in waiting queue";
+use inner::{Inner, Live};
 
 /// One request as HTTP hands it over.
 #[derive(Debug, Clone)]
@@ -68,31 +64,6 @@ pub(crate) struct Worker {
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug)]
-struct Inner {
-    engine: Engine,
-    next_id: u64,
-    /// Requests whose overhead (tokenising, HTTP, IPC) is not over, by the time it will be.
-    arrivals: BTreeMap<(u64, RequestId), Submit>,
-    live: HashMap<RequestId, Live>,
-    rids: BTreeMap<String, RequestId>,
-    events: Vec<Event>,
-    latencies: Latencies,
-    /// The load that is told in place of the real one, and since when, in seconds since the epoch.
-    frozen: Option<(EngineLoads, f64)>,
-}
-
-/// A request that has not ended.
-#[derive(Debug)]
-struct Live {
-    rid: String,
-    mailbox: Arc<Mailbox>,
-    traffic: Traffic,
-    arrived_ns: u64,
-    /// Its key among the arrivals while it is there.
-    due_ns: Option<u64>,
-}
-
 impl Worker {
     /// An idle worker; `index` is its place in the host.
     pub(crate) fn new(
@@ -103,16 +74,7 @@ impl Worker {
     ) -> Result<Self, ConfigError> {
         let engine = Engine::new(config.engine.clone())?;
         let limits = engine.limits();
-        let inner = Inner {
-            engine,
-            next_id: 0,
-            arrivals: BTreeMap::new(),
-            live: HashMap::new(),
-            rids: BTreeMap::new(),
-            events: Vec::new(),
-            latencies: Latencies::default(),
-            frozen: None,
-        };
+        let inner = Inner::new(engine);
         Ok(Self {
             config,
             index,
@@ -134,14 +96,10 @@ impl Worker {
     /// Begins anew, as a process that died and came back: requests are lost, the cache and the counters are empty.
     pub(crate) fn restart(&self) {
         self.with(|inner, _| {
+            // The same configuration has made an engine before.
             if let Ok(engine) = Engine::new(self.config.engine.clone()) {
-                inner.engine = engine;
+                inner.restart(engine);
             }
-            inner.arrivals.clear();
-            inner.live.clear();
-            inner.rids.clear();
-            inner.events.clear();
-            inner.latencies = Latencies::default();
         });
         self.started.store(unix_seconds().to_bits(), Ordering::Relaxed);
     }
@@ -149,17 +107,14 @@ impl Worker {
     /// From now on the load that is told is that of this moment, or again the real one.
     pub(crate) fn freeze_loads(&self, is_frozen: bool) {
         self.with(|inner, _| {
-            if !is_frozen {
-                inner.frozen = None;
-            } else if inner.frozen.is_none() {
-                inner.frozen = Some((inner.engine.loads(), unix_seconds()));
-            }
+            let loads = inner.frozen.unwrap_or_else(|| inner.loads());
+            inner.frozen = is_frozen.then_some(loads);
         });
     }
 
     /// The load to tell, and the moment it is of in seconds since the epoch.
     pub(crate) fn told_loads(&self) -> (EngineLoads, f64) {
-        self.with(|inner, _| inner.frozen.unwrap_or_else(|| (inner.engine.loads(), unix_seconds())))
+        self.with(|inner, _| inner.frozen.unwrap_or_else(|| inner.loads()))
     }
 
     /// When the pacer must look at this worker next, in engine time.
@@ -277,132 +232,4 @@ struct Length {
 /// How long a reply is when nobody says: 64 to 511 tokens, a function of the prompt.
 fn length_of_text(reply: Reply) -> u32 {
     64 + (mix(reply.block) % 448) as u32
-}
-
-impl Inner {
-    fn enlist(&mut self, job: Job, max_new_tokens: u32, live: Live) -> Result<RequestId, DuplicateRid> {
-        if self.rids.contains_key(&job.rid) {
-            return Err(DuplicateRid);
-        }
-        let id = RequestId(self.next_id);
-        self.next_id += 1;
-        let Job { rid, prompt, ignore_eos, priority, namespace, .. } = job;
-        let request = Submit { id, prompt, max_new_tokens, ignore_eos, priority, namespace };
-        self.arrivals.insert((live.due_ns.unwrap_or(live.arrived_ns), id), request);
-        self.rids.insert(rid, id);
-        self.live.insert(id, live);
-        Ok(id)
-    }
-
-    fn abort(&mut self, now_ns: u64, id: RequestId) {
-        let Some(live) = self.live.get(&id) else { return };
-        let Some(due_ns) = live.due_ns else {
-            self.engine.abort(now_ns, id, &mut self.events);
-            return;
-        };
-        self.arrivals.remove(&(due_ns, id));
-        let reason = FinishReason::Abort { message: ABORTED_WAITING };
-        let finish = Finish { reason, cached_tokens: 0, output_tokens: 0, retractions: 0 };
-        self.end(now_ns, id, Ending::Finished(finish));
-    }
-
-    fn abort_matching(&mut self, now_ns: u64, prefix: &str) {
-        let from = (Bound::Included(prefix), Bound::Unbounded);
-        let matching = self.rids.range::<str, _>(from).take_while(|(rid, _)| rid.starts_with(prefix));
-        let ids: Vec<RequestId> = matching.map(|(_, id)| *id).collect();
-        for id in ids {
-            self.abort(now_ns, id);
-        }
-    }
-
-    fn next_deadline(&self) -> u64 {
-        let arrival = self.arrivals.keys().next().map_or(u64::MAX, |(due_ns, _)| *due_ns);
-        arrival.min(self.engine.next_deadline().unwrap_or(u64::MAX))
-    }
-
-    /// Applies arrivals and steps one by one in their order, each at its own time, however late this is.
-    fn catch_up(&mut self, now_ns: u64) {
-        loop {
-            let next_ns = self.next_deadline();
-            if next_ns > now_ns {
-                return;
-            }
-            // Arrivals first: a scheduling pass at the same moment considers them.
-            if self.arrivals.keys().next().is_some_and(|(due_ns, _)| *due_ns == next_ns) {
-                self.admit_next();
-            } else {
-                self.engine.advance(next_ns, &mut self.events);
-            }
-            self.deliver();
-        }
-    }
-
-    fn admit_next(&mut self) {
-        let Some(((due_ns, id), request)) = self.arrivals.pop_first() else { return };
-        if let Some(live) = self.live.get_mut(&id) {
-            live.due_ns = None;
-        }
-        if let Err(refusal) = self.engine.submit(due_ns, request, &mut self.events) {
-            let (status, message) = (refusal.status(), refusal.to_string());
-            let by_scheduler = refusal.is_scheduler_abort();
-            self.end(due_ns, id, Ending::Refused { status, message, by_scheduler });
-        }
-    }
-
-    /// Carries what the engine produced to the mailboxes.
-    fn deliver(&mut self) {
-        let mut stepped = false;
-        let mut events = std::mem::take(&mut self.events);
-        for event in events.drain(..) {
-            match event {
-                Event::FirstToken { id, at_ns, cached_tokens } => {
-                    if let Some(live) = self.live.get(&id) {
-                        live.mailbox.first_token(cached_tokens);
-                        self.latencies.first_token(live.traffic, at_ns.saturating_sub(live.arrived_ns));
-                    }
-                }
-                Event::Step { gap_ns, tokens, .. } => {
-                    stepped = true;
-                    self.latencies.tokens(gap_ns, tokens);
-                }
-                Event::Finish {
-                    id,
-                    at_ns,
-                    reason,
-                    cached_tokens,
-                    output_tokens,
-                    retractions,
-                    queue_ns,
-                    ..
-                } => {
-                    if let Some(live) = self.live.get(&id) {
-                        let queue_ns = (output_tokens > 0).then_some(queue_ns);
-                        let e2e_ns = at_ns.saturating_sub(live.arrived_ns);
-                        self.latencies.ended(live.traffic, e2e_ns, queue_ns);
-                    }
-                    let finish = Finish { reason, cached_tokens, output_tokens, retractions };
-                    self.end(at_ns, id, Ending::Finished(finish));
-                }
-            }
-        }
-        self.events = events;
-        if stepped {
-            for (id, times) in self.engine.retracted() {
-                if let Some(live) = self.live.get(&id) {
-                    live.mailbox.retracted(times);
-                }
-            }
-            for (id, tokens) in self.engine.running() {
-                if let Some(live) = self.live.get(&id) {
-                    live.mailbox.tokens(tokens);
-                }
-            }
-        }
-    }
-
-    fn end(&mut self, at_ns: u64, id: RequestId, ending: Ending) {
-        let Some(live) = self.live.remove(&id) else { return };
-        self.rids.remove(&live.rid);
-        live.mailbox.end(ending, at_ns.saturating_sub(live.arrived_ns));
-    }
 }

@@ -316,7 +316,7 @@ impl World {
 
     fn end(&mut self, now_ns: u64, seq: usize, end: End) {
         if let Some(lease) = self.leases[seq].take() {
-            let outcome = Outcome::of_status(end.status, Some(end.cached_tokens), Some(end.prompt_tokens));
+            let outcome = Outcome::of_status(end.status);
             self.router.finish(now_ns, lease, outcome);
         }
         let record = &mut self.records[seq];

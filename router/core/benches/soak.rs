@@ -25,7 +25,7 @@ const SCOPE: ScopeId = ScopeId(0);
 const PROMPT_TOKENS: u64 = 1024;
 const MOST_RESIDENT_BYTES: u64 = 100_000_000 + 2 * LOAD.workers * LOAD.max_tree_size;
 const MOST_SLOWDOWN: f64 = 1.5;
-const DONE: Outcome = Outcome::Completed { cached_tokens: None, prompt_tokens: None };
+const DONE: Outcome = Outcome::Completed;
 
 /// What one tenth of the run showed.
 struct Tenth {

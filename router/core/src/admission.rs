@@ -7,6 +7,7 @@
 mod bucket;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use bucket::Bucket;
 
@@ -22,13 +23,13 @@ const WEIGHT: f64 = 1.0 / 8.0;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdmissionConfig {
     /// Most requests at a time; `None` is without limit.
-    pub max_concurrent: Option<u32>,
+    pub max_concurrent: Option<NonZeroU32>,
     /// Most requests that wait.
     pub queue_size: u32,
     /// Nanoseconds that a request waits at most.
     pub queue_timeout_ns: u64,
-    /// Requests per second, of which as many may come at once as come in one second; `None` and 0 are without limit.
-    pub tokens_per_second: Option<u32>,
+    /// Requests per second, of which as many may come at once as come in one second; `None` is without limit.
+    pub tokens_per_second: Option<NonZeroU32>,
 }
 
 /// A place in the queue; never reused.
@@ -91,7 +92,7 @@ impl Admission {
     /// All permits free, and as many tokens as there can be.
     #[must_use]
     pub fn new(config: AdmissionConfig) -> Self {
-        let bucket = config.tokens_per_second.filter(|rate| *rate > 0).map(Bucket::full);
+        let bucket = config.tokens_per_second.map(Bucket::full);
         Self {
             config,
             bucket,
@@ -198,7 +199,7 @@ impl Admission {
     }
 
     fn has_permit(&self) -> bool {
-        self.config.max_concurrent.is_none_or(|most| self.in_use < most)
+        self.config.max_concurrent.is_none_or(|most| self.in_use < most.get())
     }
 
     /// Of clocks read on several threads one may be a little behind: that counts as now.

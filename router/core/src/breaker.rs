@@ -10,12 +10,14 @@
 //! An answer that refuses a request (a status of 4xx, or 503 from a full queue) is neither success nor failure. Counted
 //! as a failure it would let one client with bad requests, or a busy hour, shut a healthy fleet (sgl-project/sglang#25811,
 //! sgl-project/sglang#39464).
+//!
+//! Health is a separate fact. A worker may get requests if it is healthy and its breaker lets them through; a probe moves
+//! no breaker, and a worker that a probe has found back is still left alone until its breaker's time is over: it answers
+//! probes, which says little of requests. Workers that fail every request and answer every probe are what breakers are for.
 
 mod view;
 
-pub use view::{
-    BreakerChange, BreakerConfig, BreakerOutcomes, BreakerState, BreakerTransitions, BreakerView,
-};
+pub use view::{BreakerChange, BreakerConfig, BreakerState, BreakerTransitions, BreakerView};
 
 use crate::ledger::Outcome;
 
@@ -43,7 +45,6 @@ pub(crate) struct Breaker {
     /// How many states came before this one.
     epoch: u64,
     transitions: BreakerTransitions,
-    outcomes: BreakerOutcomes,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +71,6 @@ impl Breaker {
             phase: Phase::Closed { failures: 0 },
             epoch: 0,
             transitions: BreakerTransitions::default(),
-            outcomes: BreakerOutcomes::default(),
         }
     }
 
@@ -104,11 +104,6 @@ impl Breaker {
         pass: Pass,
         outcome: Outcome,
     ) -> Option<(BreakerState, BreakerState)> {
-        match outcome {
-            Outcome::Completed { .. } => self.outcomes.successes += 1,
-            Outcome::Failed => self.outcomes.failures += 1,
-            Outcome::Refused | Outcome::ClientGone => {}
-        }
         if !self.is_current(pass) {
             return None;
         }
@@ -142,7 +137,6 @@ impl Breaker {
             consecutive_failures,
             consecutive_successes,
             transitions: then.transitions,
-            outcomes: then.outcomes,
         }
     }
 
@@ -158,7 +152,7 @@ impl Breaker {
 
     fn after_closed(&self, now_ns: u64, failures: u32, outcome: Outcome) -> Phase {
         match outcome {
-            Outcome::Completed { .. } => Phase::Closed { failures: 0 },
+            Outcome::Completed => Phase::Closed { failures: 0 },
             Outcome::Refused | Outcome::ClientGone => Phase::Closed { failures },
             Outcome::Failed if failures + 1 >= self.config.failure_threshold => self.opened(now_ns),
             Outcome::Failed => Phase::Closed { failures: failures + 1 },
@@ -168,10 +162,10 @@ impl Breaker {
     fn after_trial(&self, now_ns: u64, successes: u32, permits_out: u32, outcome: Outcome) -> Phase {
         match outcome {
             Outcome::Failed => self.opened(now_ns),
-            Outcome::Completed { .. } if successes + 1 >= self.config.success_threshold => {
+            Outcome::Completed if successes + 1 >= self.config.success_threshold => {
                 Phase::Closed { failures: 0 }
             }
-            Outcome::Completed { .. } => Phase::HalfOpen { successes: successes + 1, permits_out },
+            Outcome::Completed => Phase::HalfOpen { successes: successes + 1, permits_out },
             Outcome::Refused | Outcome::ClientGone => Phase::HalfOpen { successes, permits_out },
         }
     }

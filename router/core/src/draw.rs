@@ -7,12 +7,12 @@ use protocol::tokenizer::mix;
 use rand::Rng;
 use rand_pcg::Pcg64;
 
-/// The generator of one decision.
+/// The generator of one decision, or of what is drawn for one booking.
 #[derive(Debug, Clone)]
 pub struct Draws(Pcg64);
 
 impl Draws {
-    /// The draws of the decision that follows `bookings` bookings under `seed`.
+    /// The draws of what follows `bookings` bookings under `seed`.
     #[must_use]
     pub fn new(seed: u64, bookings: u64) -> Self {
         // A permuted congruential generator started at neighbouring states starts with similar outputs: mix first.
@@ -29,6 +29,11 @@ impl Draws {
         let product = u128::from(self.0.next_u64()) * bound as u128;
         (product >> 64) as usize
     }
+
+    /// A uniform number from 0 on, below 1: a multiple of 2⁻⁵³, each of them equally likely.
+    pub fn share(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
 }
 
 #[cfg(test)]
@@ -40,6 +45,18 @@ mod tests {
         let mut a = Draws::new(3, 17);
         let mut b = Draws::new(3, 17);
         assert!((0..50).all(|_| a.below(1000) == b.below(1000)));
+    }
+
+    #[test]
+    fn shares_are_uniform_from_0_on_and_below_1() {
+        let shares: Vec<f64> = (0..8_000).map(|bookings| Draws::new(1, bookings).share()).collect();
+        assert!(shares.iter().all(|share| (0.0..1.0).contains(share)));
+        for eighth in 0..8 {
+            let count = shares.iter().filter(|share| (*share * 8.0) as u32 == eighth).count();
+            assert!((850..1150).contains(&count), "{count} of 8000 in eighth {eighth}, 1000 expected");
+        }
+        let mut draws = Draws::new(1, 0);
+        assert_ne!(draws.share().to_bits(), draws.share().to_bits(), "each call draws");
     }
 
     #[test]

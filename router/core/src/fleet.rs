@@ -59,20 +59,31 @@ pub struct Worker {
     pub healthy: bool,
 }
 
-/// What a scope takes in: a role, and one model or all.
+/// What a scope takes in: the workers of a role, as far as they serve certain models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Scope {
     role: Role,
-    model: Option<String>,
+    models: Models,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Models {
+    /// Whatever they serve.
+    Every,
+    /// This one, or they have not said which.
+    One(String),
+    /// They have not said which.
+    Unstated,
 }
 
 impl Scope {
     fn covers(&self, worker: &Worker) -> bool {
-        let same_model = match (&self.model, &worker.model) {
-            (Some(wanted), Some(served)) => wanted == served,
-            _ => true,
+        let serves = match (&self.models, &worker.model) {
+            (Models::Every, _) | (_, None) => true,
+            (Models::One(wanted), Some(served)) => wanted == served,
+            (Models::Unstated, Some(_)) => false,
         };
-        self.role == worker.role && same_model
+        self.role == worker.role && serves
     }
 }
 
@@ -90,7 +101,8 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) fn new() -> Self {
-        let scopes = Role::ALL.map(|role| Scope { role, model: None }).to_vec();
+        let fixed = |role| [Models::Every, Models::Unstated].map(|models| Scope { role, models });
+        let scopes = Role::ALL.into_iter().flat_map(fixed).collect();
         Self { workers: Vec::new(), next_id: 0, scopes }
     }
 
@@ -129,21 +141,31 @@ impl Fleet {
 
     /// The scope of a model's workers of a role.
     pub(crate) fn scope(&self, role: Role, model: Option<&str>) -> Result<ScopeId, UnknownModel> {
-        let place = |wanted: Option<&str>| {
-            self.scopes.iter().position(|scope| scope.role == role && scope.model.as_deref() == wanted)
+        let place = |wanted: &Models| {
+            self.scopes.iter().position(|scope| scope.role == role && scope.models == *wanted)
         };
-        let base = || model.and_then(|name| name.split_once(':')).and_then(|(base, _)| place(Some(base)));
-        let found = place(model).or_else(base);
-        if found.is_none() && self.states_several_models(role) {
-            return Err(UnknownModel);
+        let of = |name: &str| {
+            let is_it = |models: &Models| matches!(models, Models::One(model) if model == name);
+            self.scopes.iter().position(|scope| scope.role == role && is_it(&scope.models))
+        };
+        let base = || model.and_then(|name| name.split_once(':')).and_then(|(base, _)| of(base));
+        let others = || match self.who_may_serve_others(role) {
+            None => Err(UnknownModel),
+            Some(models) => Ok(place(&models).unwrap_or(0)),
+        };
+        match (model, model.and_then(of).or_else(base)) {
+            (_, Some(at)) => Ok(ScopeId(at as u32)),
+            (None, None) => Ok(ScopeId(place(&Models::Every).unwrap_or(0) as u32)),
+            (Some(_), None) => others().map(|at| ScopeId(at as u32)),
         }
-        let at = found.or_else(|| place(None)).unwrap_or(0);
-        Ok(ScopeId(at as u32))
     }
 
-    /// The model of a scope; `None` if it takes in every one.
+    /// The model of a scope; `None` if it is not of a single one.
     pub(crate) fn scope_model(&self, scope: ScopeId) -> Option<&str> {
-        self.scopes.get(scope.0 as usize)?.model.as_deref()
+        match &self.scopes.get(scope.0 as usize)?.models {
+            Models::One(model) => Some(model),
+            Models::Every | Models::Unstated => None,
+        }
     }
 
     /// All workers.
@@ -157,24 +179,29 @@ impl Fleet {
         self.workers.iter().filter(move |worker| scope.is_some_and(|scope| scope.covers(worker)))
     }
 
-    /// Whether every worker of the role says which model it serves, and they do not all serve the same.
-    fn states_several_models(&self, role: Role) -> bool {
-        let mut models =
-            self.workers.iter().filter(|worker| worker.role == role).map(|worker| worker.model.as_ref());
-        let Some(first) = models.next() else { return false };
-        let mut several = false;
-        let all_state_one = first.is_some()
-            && models.all(|model| {
-                several |= model != first;
-                model.is_some()
-            });
-        all_state_one && several
+    /// Who gets a request for a model that nobody has stated: everybody, as long as there is no doubt which model is
+    /// meant; otherwise those that have not said what they serve, and nobody if there are none.
+    fn who_may_serve_others(&self, role: Role) -> Option<Models> {
+        let mut stated = None;
+        let (mut several, mut unstated) = (false, false);
+        for worker in self.workers.iter().filter(|worker| worker.role == role) {
+            match &worker.model {
+                None => unstated = true,
+                Some(model) => several |= *stated.get_or_insert(model) != model,
+            }
+        }
+        match (several, unstated) {
+            (false, _) => Some(Models::Every),
+            (true, true) => Some(Models::Unstated),
+            (true, false) => None,
+        }
     }
 
     fn ensure_scope(&mut self, role: Role, model: Option<&str>) {
         let Some(model) = model else { return };
-        if !self.scopes.iter().any(|scope| scope.role == role && scope.model.as_deref() == Some(model)) {
-            self.scopes.push(Scope { role, model: Some(model.to_owned()) });
+        let scope = Scope { role, models: Models::One(model.to_owned()) };
+        if !self.scopes.contains(&scope) {
+            self.scopes.push(scope);
         }
     }
 
@@ -250,6 +277,19 @@ mod tests {
             assert_eq!(scope(&[Some("m1"), Some("m2")], name), Err(UnknownModel), "{name}");
         }
         assert_eq!(scope(&[Some("m1"), Some("m1:8b")], "m1:8b"), found("m1:8b"), "a full name comes first");
+    }
+
+    #[test]
+    fn a_made_up_model_goes_to_no_worker_of_another() {
+        let mut fleet = Fleet::new();
+        for model in [Some("m1"), Some("m2"), None] {
+            fleet.add(spec("a", model, Role::Regular));
+        }
+        assert_eq!(ids(&fleet, Role::Regular, Some("x")), [2]);
+        assert_eq!(ids(&fleet, Role::Regular, Some("m1")), [0, 2]);
+        assert_eq!(ids(&fleet, Role::Regular, None), [0, 1, 2]);
+        fleet.set_model(WorkerId(1), Some("m1".into()));
+        assert_eq!(ids(&fleet, Role::Regular, Some("x")), [0, 1, 2], "one model, and no doubt who is meant");
     }
 
     #[test]

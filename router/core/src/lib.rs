@@ -20,14 +20,12 @@ mod ledger;
 mod policy;
 pub mod prompt;
 mod request;
-pub mod retry;
+mod retry;
 mod router;
 pub mod spelling;
 
 pub use admission::{Admission, AdmissionConfig, Arrival, Ticket};
-pub use breaker::{
-    BreakerChange, BreakerConfig, BreakerOutcomes, BreakerState, BreakerTransitions, BreakerView,
-};
+pub use breaker::{BreakerChange, BreakerConfig, BreakerState, BreakerTransitions, BreakerView};
 pub use draw::Draws;
 pub use fleet::{Role, Worker, WorkerSpec};
 use ids::{ScopeId, WorkerId};

@@ -73,9 +73,6 @@ pub enum Unroutable {
         /// Nanoseconds until the first of them may be tried; 0 if one is on trial, as that may end at any time.
         retry_after_ns: u64,
     },
-    /// See [`UnknownModel`].
-    #[error(transparent)]
-    UnknownModel(#[from] UnknownModel),
     /// Every healthy worker has been tried, or is kept out by its breaker.
     #[error("no worker is left to try: {tried} have been tried")]
     AllTried {

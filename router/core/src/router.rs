@@ -6,14 +6,14 @@
 
 mod eligible;
 
-use eligible::{Cursor, Members, Survey};
+use eligible::{Members, Survey};
 
 use crate::breaker::{BreakerConfig, BreakerView};
 use crate::fleet::{Fleet, Role, Worker, WorkerSpec};
 use crate::index::Matches;
 use crate::ledger::loads::LoadReport;
-use crate::ledger::{Account, Finished, LeaseId, Ledger, Load, Outcome, Tally};
-use crate::policy::{Candidates, Choice, Decision, Policy, PolicyConfig, Reason, Signals};
+use crate::ledger::{Account, Cursor, Finished, LeaseId, Ledger, Load, Outcome, Tally};
+use crate::policy::{Choice, Policy, PolicyConfig, Reason, Signals};
 use crate::prompt::{CHARS_PER_TOKEN, INDEXED_BYTES, PromptView};
 use crate::request::{Assignment, RouteRequest, UnknownModel, Unroutable};
 use crate::{ScopeId, WorkerId};
@@ -36,9 +36,6 @@ pub struct RouterConfig {
     pub load_poll_interval_ns: u64,
     /// When workers that fail are left alone; `None` is never.
     pub breaker: Option<BreakerConfig>,
-    /// When the breakers of all healthy workers refuse: try the open worker that is nearest to its trial (the least
-    /// loaded of several, or one on trial if none is open) instead of turning the request away.
-    pub try_least_bad: bool,
 }
 
 /// A configuration that cannot work.
@@ -76,9 +73,15 @@ pub struct Proposal {
 /// Decides where requests go, and keeps the books about it.
 #[derive(Debug)]
 pub struct Router {
-    config: RouterConfig,
     signals: Signals,
     policy: Box<dyn Policy>,
+    state: State,
+}
+
+/// What a decision looks at, apart from the request.
+#[derive(Debug)]
+struct State {
+    config: RouterConfig,
     fleet: Fleet,
     ledger: Ledger,
 }
@@ -89,13 +92,7 @@ impl RouterConfig {
     /// This policy and seed, the rest by default.
     #[must_use]
     pub fn new(policy: PolicyConfig, seed: u64) -> Self {
-        Self {
-            policy,
-            seed,
-            load_poll_interval_ns: DEFAULT_LOAD_POLL_INTERVAL_NS,
-            breaker: None,
-            try_least_bad: false,
-        }
+        Self { policy, seed, load_poll_interval_ns: DEFAULT_LOAD_POLL_INTERVAL_NS, breaker: None }
     }
 
     /// How long a load report is believed, in nanoseconds from the asking.
@@ -127,13 +124,13 @@ impl Router {
         let signals = config.policy.signals();
         let ledger = Ledger::new(signals.loads.then_some(config.load_report_ttl_ns()), config.breaker);
         let policy = config.policy.build();
-        Ok(Self { config, signals, policy, fleet: Fleet::new(), ledger })
+        Ok(Self { signals, policy, state: State { config, fleet: Fleet::new(), ledger } })
     }
 
     /// How it was told to work.
     #[must_use]
     pub fn config(&self) -> &RouterConfig {
-        &self.config
+        &self.state.config
     }
 
     /// What its policy needs to be told.
@@ -144,28 +141,29 @@ impl Router {
 
     /// Adds a worker behind all others, healthy. Its id is its place in the order of adding, from 0.
     pub fn add_worker(&mut self, _now_ns: u64, spec: WorkerSpec) -> WorkerId {
-        let worker = self.fleet.add(spec);
-        self.ledger.open(worker.id);
+        let worker = self.state.fleet.add(spec);
+        self.state.ledger.open(worker.id);
         self.policy.worker_added(worker);
         worker.id
     }
 
     /// Takes a worker out of the fleet; what is in flight on it stays booked until it ends. False if there is no such one.
     pub fn remove_worker(&mut self, _now_ns: u64, id: WorkerId) -> bool {
-        let removed = self.fleet.remove(id);
+        let removed = self.state.fleet.remove(id);
         if removed {
-            self.ledger.retire(id);
+            self.state.ledger.retire(id);
             self.policy.worker_removed(id);
         }
         removed
     }
 
-    /// Says whether a worker may get requests; whether that is news. A worker that comes back after it was down may have
-    /// lost its cache: the caller should then clear it in the prefix index.
+    /// Says whether a worker may get requests; whether that is news. Its breaker is a fact of its own, and is not moved. A
+    /// worker that comes back after it was down may have lost its cache: the caller should then clear it in the prefix
+    /// index.
     pub fn set_healthy(&mut self, now_ns: u64, id: WorkerId, healthy: bool) -> bool {
-        let changed = self.fleet.set_healthy(id, healthy);
+        let changed = self.state.fleet.set_healthy(id, healthy);
         if changed {
-            self.ledger.report(now_ns, id, None);
+            self.state.ledger.report(now_ns, id, None);
         }
         changed
     }
@@ -173,7 +171,7 @@ impl Router {
     /// Says which model a worker serves, as far as that was found out; whether that is news. It changes which scopes the
     /// worker belongs to.
     pub fn set_model(&mut self, id: WorkerId, model: Option<String>) -> bool {
-        self.fleet.set_model(id, model)
+        self.state.fleet.set_model(id, model)
     }
 
     /// The scope of the workers of a role that serve `model`: one of that very name, or of the part before the first `:`
@@ -182,13 +180,13 @@ impl Router {
     /// # Errors
     /// All workers of the role state their model, these differ, and none has this name.
     pub fn scope(&self, role: Role, model: Option<&str>) -> Result<ScopeId, UnknownModel> {
-        self.fleet.scope(role, model)
+        self.state.fleet.scope(role, model)
     }
 
     /// The model of a scope; `None` if it takes in every one.
     #[must_use]
     pub fn scope_model(&self, scope: ScopeId) -> Option<&str> {
-        self.fleet.scope_model(scope)
+        self.state.fleet.scope_model(scope)
     }
 
     /// Chooses a worker and books the request on it. `matches` is the index's answer for the request's prompt, or empty.
@@ -202,20 +200,14 @@ impl Router {
         matches: &Matches,
     ) -> Result<Assignment, Unroutable> {
         let mut members = Members::new();
-        let survey = Survey {
-            config: &self.config,
-            fleet: &self.fleet,
-            ledger: &self.ledger,
-            now_ns,
-            request,
-            matches,
-        };
-        let candidates = survey.candidates(&mut members)?;
-        let decision = decision(&self.config, &self.ledger, now_ns, request, matches, candidates, &members);
+        let survey = Survey { state: &self.state, now_ns, request, matches };
+        let decision = survey.decision(&mut members)?;
         let choice = self.policy.choose(&decision)?;
         self.policy.booked(&decision, choice);
         let Proposal { worker, reason, matched_chars } = Proposal::of(choice);
-        let lease = self.ledger.book(now_ns, worker, request.prompt_tokens);
+        // What it looked at can be changed from here on.
+        drop(decision);
+        let lease = self.state.ledger.book(now_ns, worker, request.prompt_tokens);
         let predicted =
             self.signals.prefix_index.map(|_| predicted_cached_tokens(request, matches, matched_chars));
         Ok(Assignment {
@@ -239,38 +231,30 @@ impl Router {
         matches: &Matches,
     ) -> Result<Proposal, Unroutable> {
         let mut members = Members::new();
-        let survey = Survey {
-            config: &self.config,
-            fleet: &self.fleet,
-            ledger: &self.ledger,
-            now_ns,
-            request,
-            matches,
-        };
-        let candidates = survey.candidates(&mut members)?;
-        let decision = decision(&self.config, &self.ledger, now_ns, request, matches, candidates, &members);
+        let survey = Survey { state: &self.state, now_ns, request, matches };
+        let decision = survey.decision(&mut members)?;
         self.policy.choose(&decision).map(Proposal::of)
     }
 
     /// The first token of a leg came. False if its lease has ended.
     pub fn first_token(&mut self, now_ns: u64, lease: LeaseId) -> bool {
-        self.ledger.first_token(now_ns, lease)
+        self.state.ledger.first_token(now_ns, lease)
     }
 
     /// A leg has given `output_tokens` so far. False if its lease has ended.
     pub fn progress(&mut self, now_ns: u64, lease: LeaseId, output_tokens: u64) -> bool {
-        self.ledger.progress(now_ns, lease, output_tokens)
+        self.state.ledger.progress(now_ns, lease, output_tokens)
     }
 
     /// A leg has ended, however. Ending it again does nothing.
     pub fn finish(&mut self, now_ns: u64, lease: LeaseId, outcome: Outcome) -> Finished {
-        self.ledger.finish(now_ns, lease, outcome)
+        self.state.ledger.finish(now_ns, lease, outcome)
     }
 
     /// A worker's answer to the question for its load that was sent at `asked_ns`; `None` if it gave none that is
     /// understood.
     pub fn report_loads(&mut self, asked_ns: u64, now_ns: u64, worker: WorkerId, report: Option<LoadReport>) {
-        self.ledger.report(asked_ns.min(now_ns), worker, report);
+        self.state.ledger.report(asked_ns.min(now_ns), worker, report);
     }
 
     /// Time has come to `now_ns`.
@@ -286,8 +270,8 @@ impl Router {
 
     /// The fleet at `now_ns`, in the order of adding.
     pub fn workers(&self, now_ns: u64) -> impl Iterator<Item = WorkerView<'_>> {
-        let mut accounts = Cursor::new(self.ledger.accounts(), Account::worker);
-        self.fleet.workers().iter().map(move |worker| {
+        let mut accounts = Cursor::new(self.state.ledger.accounts(), Account::worker);
+        self.state.fleet.workers().iter().map(move |worker| {
             let account = accounts.find(worker.id);
             WorkerView {
                 worker,
@@ -301,13 +285,13 @@ impl Router {
     /// How many legs were booked so far.
     #[must_use]
     pub fn bookings(&self) -> u64 {
-        self.ledger.bookings()
+        self.state.ledger.bookings()
     }
 
     /// How many legs have not ended, those on removed workers too.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.ledger.open_leases()
+        self.state.ledger.open_leases()
     }
 
     /// Whether the books agree with themselves; for tests, as it walks through all leases.
@@ -315,27 +299,7 @@ impl Router {
     /// # Errors
     /// What does not agree.
     pub fn check(&self) -> Result<(), String> {
-        self.ledger.check()
-    }
-}
-
-fn decision<'a>(
-    config: &RouterConfig,
-    ledger: &Ledger,
-    now_ns: u64,
-    request: &'a RouteRequest<'a>,
-    matches: &Matches,
-    candidates: Candidates<'a>,
-    members: &'a [WorkerId],
-) -> Decision<'a> {
-    Decision {
-        now_ns,
-        request,
-        candidates,
-        members,
-        prompt_chars: matches.prompt_chars(),
-        seed: config.seed,
-        bookings: ledger.bookings(),
+        self.state.ledger.check()
     }
 }
 

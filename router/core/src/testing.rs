@@ -21,7 +21,7 @@ pub(crate) const REQUEST: RouteRequest<'static> = RouteRequest {
 };
 
 /// The end of a request that was answered.
-pub(crate) const DONE: Outcome = Outcome::Completed { cached_tokens: None, prompt_tokens: None };
+pub(crate) const DONE: Outcome = Outcome::Completed;
 
 /// A configuration with options set.
 pub(crate) fn config(policy: &str, options: &[(&str, OptionValue)]) -> PolicyConfig {

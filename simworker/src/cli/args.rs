@@ -7,7 +7,7 @@ use simworker_core::cache::Eviction;
 use simworker_core::{EngineConfig, PRESETS, Pace, Preset, Schedule, preset};
 
 use crate::config::{HostConfig, Mode, WatchConfig, WorkerConfig};
-use crate::fault::{self, Assigned, FaultError};
+use crate::fault::{self, Assigned};
 
 /// What follows the list of flags.
 fn after_help() -> String {
@@ -117,8 +117,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = parse_speed)]
     speed: f64,
     /// Engine time from a request's arrival to its place in the queue.
-    #[arg(long, value_name = "DURATION", default_value = "3ms", value_parser = parse_overhead)]
-    request_overhead: u64,
+    #[arg(long = "request-overhead", value_name = "DURATION", default_value = "3ms", value_parser = parse_overhead)]
+    request_overhead_ns: u64,
     /// Name or path of the model, as /model_info shows it [default: the preset's model].
     #[arg(long, alias = "model", value_name = "NAME")]
     model_path: Option<String>,
@@ -132,12 +132,12 @@ pub(super) struct Args {
     #[arg(long)]
     instant: bool,
     /// With --instant: milliseconds from one chunk of a stream to the next; fractions are allowed.
-    #[arg(long, value_name = "MS", default_value = "0", requires = "instant", allow_negative_numbers = true,
-        value_parser = parse_interval)]
-    instant_interval_ms: u64,
+    #[arg(long = "instant-interval-ms", value_name = "MS", default_value = "0", requires = "instant",
+        allow_negative_numbers = true, value_parser = parse_interval)]
+    instant_interval_ns: u64,
     /// Something that goes wrong from the start, as KEY=VALUE or, on one worker counted from 0, INDEX:KEY=VALUE; may
     /// be repeated. See below.
-    #[arg(long, value_name = "[INDEX:]KEY=VALUE", value_parser = parse_fault)]
+    #[arg(long, value_name = "[INDEX:]KEY=VALUE", value_parser = Assigned::parse)]
     fault: Vec<Assigned>,
     /// Decides which requests a fault with a probability hits.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
@@ -209,10 +209,6 @@ fn parse_interval(text: &str) -> Result<u64, String> {
     }
 }
 
-fn parse_fault(text: &str) -> Result<Assigned, FaultError> {
-    Assigned::parse(text)
-}
-
 fn parse_ranks(text: &str) -> Result<u32, &'static str> {
     if text == "1" { Ok(1) } else { Err("a worker is one data-parallel rank; start more with --workers") }
 }
@@ -237,7 +233,7 @@ impl Args {
             speed: self.speed,
             worker: self.worker(),
             mode: match self.instant {
-                true => Mode::Instant { interval_ns: self.instant_interval_ms },
+                true => Mode::Instant { interval_ns: self.instant_interval_ns },
                 false => Mode::Engine,
             },
             watch: WatchConfig {
@@ -260,7 +256,7 @@ impl Args {
             enable_cache_report: self.enable_cache_report,
             health_generation: self.health_generation,
             legacy_loads: self.legacy_loads,
-            request_overhead_ns: self.request_overhead,
+            request_overhead_ns: self.request_overhead_ns,
         }
     }
 
@@ -316,6 +312,14 @@ mod tests {
         assert_eq!((engine.eviction, engine.share_chunks_first), (Eviction::Slru, true));
         assert_eq!(config.worker.preset.name, "h200-llama3-8b");
         assert_eq!(config.worker.request_overhead_ns, 500_000_000);
+    }
+
+    #[test]
+    fn an_interval_is_typed_in_milliseconds() {
+        let mode = |flags| resolve(flags).mode;
+        assert_eq!(mode("--instant --instant-interval-ms 2.5"), Mode::Instant { interval_ns: 2_500_000 });
+        assert_eq!(mode("--instant"), Mode::Instant { interval_ns: 0 });
+        assert_eq!(mode(""), Mode::Engine);
     }
 
     #[test]

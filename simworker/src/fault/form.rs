@@ -1,14 +1,12 @@
 //! How faults are written: `KEY=VALUE,option=…` on the command line, `{KEY: VALUE}` in JSON, where the value may also
 //! be an object with options (`{"value": 503, "times": 2}`) or a list of several.
 
+use hyper::header::HeaderValue;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::table::{Row, Scope, keys, row};
+use super::table::{OptionKey, Row, keys, row};
 use super::{Active, Fault, Options};
-
-/// The options, in the order in which messages list them.
-const OPTIONS: [&str; 5] = ["times", "probability", "path", "retry-after", "body"];
 
 /// Why something is no fault.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -42,7 +40,7 @@ pub enum FaultError {
         /// What was given.
         value: String,
         /// What is allowed.
-        allowed: &'static str,
+        allowed: String,
     },
 }
 
@@ -66,12 +64,12 @@ impl Assigned {
             _ => (None, text),
         };
         let (key, rest) = rest.split_once('=').ok_or_else(|| FaultError::Form(text.to_owned()))?;
-        let row = row(key).ok_or_else(|| FaultError::Key { key: key.to_owned() })?;
+        let row = known(key)?;
         let (value, mut rest) = cut(rest);
         let mut options = Options::default();
         while let Some((option, text)) = rest {
-            let (value, next) = if option == "body" { (text, None) } else { cut(text) };
-            set_option(row, &mut options, option, value)?;
+            let (value, next) = if option == OptionKey::Body { (text, None) } else { cut(text) };
+            set_option(row, &mut options, option.label(), value)?;
             rest = next;
         }
         Ok(Self { worker, fault: fault(row, value, options)? })
@@ -79,61 +77,69 @@ impl Assigned {
 }
 
 /// The text up to the next option; that option, and what follows its `=`.
-fn cut(text: &str) -> (&str, Option<(&'static str, &str)>) {
-    let places = text.match_indices(',').find_map(|(at, _)| {
-        let after = &text[at + 1..];
-        let named = |option: &&&str| after.strip_prefix(**option).is_some_and(|rest| rest.starts_with('='));
-        OPTIONS.iter().find(named).map(|option| (at, *option, &after[option.len() + 1..]))
-    });
-    match places {
-        Some((at, option, rest)) => (&text[..at], Some((option, rest))),
-        None => (text, None),
-    }
+fn cut(text: &str) -> (&str, Option<(OptionKey, &str)>) {
+    let named = |at: usize| {
+        OptionKey::ALL.into_iter().find_map(|option| {
+            let rest = text[at + 1..].strip_prefix(option.label())?.strip_prefix('=')?;
+            Some((&text[..at], Some((option, rest))))
+        })
+    };
+    text.match_indices(',').find_map(|(at, _)| named(at)).unwrap_or((text, None))
+}
+
+fn known(key: &str) -> Result<&'static Row, FaultError> {
+    row(key).ok_or_else(|| FaultError::Key { key: key.to_owned() })
 }
 
 fn fault(row: &'static Row, value: &str, options: Options) -> Result<Fault, FaultError> {
     let wrong = || FaultError::Value { key: row.key, value: value.to_owned(), allowed: row.allowed };
     let kind = (row.read)(value).ok_or_else(wrong)?;
-    Ok(Fault { key: row.key, value: value.to_owned(), kind, options })
+    Ok(Fault { row, value: value.to_owned(), kind, options })
 }
 
 fn set_option(row: &'static Row, options: &mut Options, option: &str, value: &str) -> Result<(), FaultError> {
-    let wrong = |allowed| FaultError::Option {
+    let wrong = |allowed: &str| FaultError::Option {
         key: row.key,
         option: option.to_owned(),
         value: value.to_owned(),
-        allowed,
+        allowed: allowed.to_owned(),
     };
-    if row.scope == Scope::Worker {
-        return Err(wrong("none: this fault is one of the whole worker"));
-    }
-    match option {
-        "times" => {
+    let taken = row.takes.iter().find(|key| key.label() == option);
+    match taken.ok_or_else(|| wrong(&options_of(row)))? {
+        OptionKey::Times => {
             options.times = Some(value.parse().map_err(|_| wrong("a number of requests"))?);
         }
-        "probability" => {
+        OptionKey::Probability => {
             let share = value.parse().ok().filter(|share| (0.0..=1.0).contains(share));
             options.probability = share.ok_or_else(|| wrong("a number from 0 to 1"))?;
         }
-        "path" if row.scope == Scope::Requests && value.starts_with('/') => {
-            options.path = Some(value.to_owned())
-        }
-        "path" => return Err(wrong("the beginning of a path, for faults of requests")),
-        "retry-after" if row.key == "status" && hyper::header::HeaderValue::from_str(value).is_ok() => {
+        OptionKey::Path if value.starts_with('/') => options.path = Some(value.to_owned()),
+        OptionKey::Path => return Err(wrong("the beginning of a path, such as /v1")),
+        OptionKey::RetryAfter if HeaderValue::from_str(value).is_ok() => {
             options.retry_after = Some(value.to_owned());
         }
-        "body" if row.key == "status" => options.body = Some(value.to_owned()),
-        "retry-after" | "body" => return Err(wrong("a text, for the fault status")),
-        _ => return Err(wrong("the options times, probability, path, retry-after and body")),
+        OptionKey::RetryAfter => return Err(wrong("a text that a header may hold")),
+        OptionKey::Body => options.body = Some(value.to_owned()),
     }
     Ok(())
+}
+
+/// The options of a fault, for messages.
+fn options_of(row: &Row) -> String {
+    match row.takes {
+        [] => "none: this fault is one of the whole worker".to_owned(),
+        keys => {
+            let labels: Vec<&str> = keys.iter().map(|key| key.label()).collect();
+            format!("the options {}", labels.join(", "))
+        }
+    }
 }
 
 /// The faults of a JSON object.
 pub(crate) fn from_json(object: &Map<String, Value>) -> Result<Vec<Fault>, FaultError> {
     let mut faults = Vec::new();
     for (key, value) in object {
-        read_key(key, value, &mut faults)?;
+        read_all(known(key)?, value, &mut faults)?;
     }
     Ok(faults)
 }
@@ -142,18 +148,18 @@ pub(crate) fn from_json(object: &Map<String, Value>) -> Result<Vec<Fault>, Fault
 pub(crate) fn merge(active: &mut Vec<Active>, object: &Map<String, Value>) -> Result<(), FaultError> {
     let mut faults = Vec::new();
     for (key, value) in object {
-        let row = row(key).ok_or_else(|| FaultError::Key { key: key.clone() })?;
+        let row = known(key)?;
         if !value.is_null() {
-            read_key(row.key, value, &mut faults)?;
+            read_all(row, value, &mut faults)?;
         }
     }
-    active.retain(|active| !object.contains_key(active.fault.key));
+    active.retain(|active| !object.contains_key(active.fault.row.key));
     active.extend(Active::all(faults));
     Ok(())
 }
 
-fn read_key(key: &str, value: &Value, faults: &mut Vec<Fault>) -> Result<(), FaultError> {
-    let row = row(key).ok_or_else(|| FaultError::Key { key: key.to_owned() })?;
+/// One fault, or a list of several with the same key.
+fn read_all(row: &'static Row, value: &Value, faults: &mut Vec<Fault>) -> Result<(), FaultError> {
     match value {
         Value::Array(all) => {
             for one in all {
@@ -189,7 +195,7 @@ fn text(value: &Value) -> String {
 pub(crate) fn to_json(active: &[Active]) -> Value {
     let mut object = Map::new();
     for Active { fault, hits } in active {
-        let entry = object.entry(fault.key).or_insert_with(|| json!([]));
+        let entry = object.entry(fault.row.key).or_insert_with(|| json!([]));
         if let Value::Array(all) = entry {
             all.push(describe(fault, *hits));
         }
@@ -245,8 +251,10 @@ mod tests {
             ("status=503,times=x", &["times=x", "a number of requests"]),
             ("status=503,probability=2", &["probability=2", "from 0 to 1"]),
             ("refuse=new,times=3", &["refuse", "times=3", "whole worker"]),
-            ("reset=head,body=x", &["body=x", "status"]),
-            ("health=bad,path=/x", &["path=/x"]),
+            ("reset=head,body=x", &["body=x", "allowed: the options times, probability, path"]),
+            ("health=bad,path=/x", &["path=/x", "allowed: the options times, probability"]),
+            ("status=503,path=v1", &["path=v1", "such as /v1"]),
+            ("status=503,retry-after=\n", &["retry-after", "a header"]),
         ] {
             let message = Assigned::parse(text).expect_err(text).to_string();
             assert!(words.iter().all(|word| message.contains(word)), "{text}: {message}");
@@ -277,5 +285,7 @@ mod tests {
         assert_eq!(shown["status"].as_array().unwrap().len(), 2);
         assert!(shown.get("delay-head").is_none());
         assert!(merge(json!({"no-such": null})).is_err());
+        let unknown = merge(json!({"stall": {"value": "head", "retry": 1}})).unwrap_err().to_string();
+        assert!(unknown.contains("retry=1") && unknown.contains("the options times"), "{unknown}");
     }
 }

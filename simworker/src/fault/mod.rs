@@ -18,12 +18,13 @@ pub use form::{Assigned, FaultError};
 pub(crate) use form::{from_json, merge, to_json};
 pub use plan::Point;
 pub(crate) use plan::{Cut, How, Plan, StatusAnswer};
+use table::Row;
 pub use table::{Kind, Lie, Refuse, help};
 
 /// A fault with all that was said about it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
-    key: &'static str,
+    row: &'static Row,
     /// As it was given.
     value: String,
     kind: Kind,
@@ -95,11 +96,9 @@ impl Faults {
         let Inner { active, seed, draws } = &mut *self.inner.lock();
         let mut plan = Plan::default();
         for Active { fault, hits } in active {
-            let Fault { key, kind, options, .. } = fault;
-            let covered = table::row(key).is_some_and(|row| {
-                row.scope.covers(method, path, options.path.as_deref())
-                    && options.times.is_none_or(|times| *hits < times)
-            });
+            let Fault { row, kind, options, .. } = fault;
+            let covered = row.scope.covers(method, path, options.path.as_deref())
+                && options.times.is_none_or(|times| *hits < times);
             if covered && drawn(*seed, draws, options.probability) && kind.plan(options, *hits, &mut plan) {
                 *hits += 1;
             }

@@ -1,6 +1,7 @@
-//! The faults there are. A new one is a variant of [`Kind`], a row of [`ROWS`], and what it does to a [`Plan`] (or,
-//! for a fault of a whole worker, a question that [`super::Faults`] answers).
+//! The faults there are. A new one is a variant of [`Kind`] with what it does to a [`Plan`] (or, for a fault of a whole
+//! worker, a question that [`super::Faults`] answers), and a row of [`ROWS`].
 
+use std::fmt;
 use std::time::Duration;
 
 use hyper::Method;
@@ -72,18 +73,64 @@ pub(super) enum Scope {
     Health,
     /// `/v1/loads` and `/get_load`.
     Loads,
-    /// The worker as a whole; options do not apply.
+    /// The worker as a whole.
     Worker,
 }
 
-/// One fault of the table.
+/// What may follow the value of a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OptionKey {
+    Times,
+    Probability,
+    Path,
+    RetryAfter,
+    Body,
+}
+
+impl OptionKey {
+    /// All of them.
+    pub(super) const ALL: [Self; 5] =
+        [Self::Times, Self::Probability, Self::Path, Self::RetryAfter, Self::Body];
+
+    /// As it is written.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Times => "times",
+            Self::Probability => "probability",
+            Self::Path => "path",
+            Self::RetryAfter => "retry-after",
+            Self::Body => "body",
+        }
+    }
+}
+
+/// For faults of requests that can be told apart by their paths.
+const OF_REQUESTS: &[OptionKey] = &[OptionKey::Times, OptionKey::Probability, OptionKey::Path];
+/// For faults of certain routes.
+const OF_ROUTES: &[OptionKey] = &[OptionKey::Times, OptionKey::Probability];
+
+/// One fault of the table. Its key tells it from all others.
 pub(super) struct Row {
     pub(super) key: &'static str,
     /// What its value may be, for help and messages.
     pub(super) allowed: &'static str,
     pub(super) help: &'static str,
     pub(super) scope: Scope,
+    /// The options it may have.
+    pub(super) takes: &'static [OptionKey],
     pub(super) read: fn(&str) -> Option<Kind>,
+}
+
+impl fmt::Debug for Row {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.key)
+    }
+}
+
+impl PartialEq for Row {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
 }
 
 const A_DURATION: &str = "a duration such as 50ms";
@@ -97,6 +144,7 @@ pub(super) const ROWS: &[Row] = &[
         allowed: A_DURATION,
         help: "the response head comes so much later",
         scope: Scope::Requests,
+        takes: OF_REQUESTS,
         read: |text| span(text).map(Kind::DelayHead),
     },
     Row {
@@ -104,6 +152,7 @@ pub(super) const ROWS: &[Row] = &[
         allowed: A_DURATION,
         help: "so much time before each chunk of a body but the first",
         scope: Scope::Requests,
+        takes: OF_REQUESTS,
         read: |text| span(text).map(Kind::DelayChunk),
     },
     Row {
@@ -111,6 +160,7 @@ pub(super) const ROWS: &[Row] = &[
         allowed: A_POINT,
         help: "silence from this point on, with the connection open",
         scope: Scope::Requests,
+        takes: OF_REQUESTS,
         read: |text| Point::read(text).map(Kind::Stall),
     },
     Row {
@@ -118,6 +168,7 @@ pub(super) const ROWS: &[Row] = &[
         allowed: A_POINT,
         help: "the connection is reset (RST) at this point",
         scope: Scope::Requests,
+        takes: OF_REQUESTS,
         read: |text| Point::read(text).map(Kind::Reset),
     },
     Row {
@@ -125,6 +176,7 @@ pub(super) const ROWS: &[Row] = &[
         allowed: A_POINT,
         help: "the connection is closed (FIN) at this point",
         scope: Scope::Requests,
+        takes: OF_REQUESTS,
         read: |text| Point::read(text).map(Kind::Close),
     },
     Row {
@@ -132,6 +184,7 @@ pub(super) const ROWS: &[Row] = &[
         allowed: "a status from 200 to 599",
         help: "the answer is this status, with the options body= and retry-after=",
         scope: Scope::Requests,
+        takes: &OptionKey::ALL,
         read: |text| status(text).map(Kind::Status),
     },
     Row {
@@ -139,6 +192,7 @@ pub(super) const ROWS: &[Row] = &[
         allowed: "new or all",
         help: "nobody listens; with all, connections that are open are reset too",
         scope: Scope::Worker,
+        takes: &[],
         read: |text| match text {
             "new" => Some(Kind::Refuse(Refuse::New)),
             "all" => Some(Kind::Refuse(Refuse::All)),
@@ -150,6 +204,7 @@ pub(super) const ROWS: &[Row] = &[
         allowed: A_DURATION,
         help: "connections without a request for so long are closed",
         scope: Scope::Worker,
+        takes: &[],
         read: |text| span(text).map(Kind::IdleClose),
     },
     Row {
@@ -157,6 +212,7 @@ pub(super) const ROWS: &[Row] = &[
         allowed: "on",
         help: "connections are closed after an answer that did not say so",
         scope: Scope::Requests,
+        takes: OF_REQUESTS,
         read: |text| (text == "on").then_some(Kind::CloseAfterAnswer),
     },
     Row {
@@ -164,6 +220,7 @@ pub(super) const ROWS: &[Row] = &[
         allowed: "a status, good or bad, or several with counts such as good*3/bad*2",
         help: "health checks are answered by this pattern, over and over",
         scope: Scope::Health,
+        takes: OF_ROUTES,
         read: |text| pattern(text).map(Kind::Health),
     },
     Row {
@@ -171,6 +228,7 @@ pub(super) const ROWS: &[Row] = &[
         allowed: "frozen, garbage, negative, hang, a status from 200 to 599, or a JSON object of members",
         help: "loads of the moment this was set, or lies",
         scope: Scope::Loads,
+        takes: OF_ROUTES,
         read: |text| lie(text).map(Kind::Loads),
     },
 ];

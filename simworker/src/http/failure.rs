@@ -46,12 +46,21 @@ impl Failure {
 
     /// Gives `write` the body of the OpenAI routes, which SGLang's own use too for all but status 400.
     pub(super) fn with_body<T>(&self, write: impl FnOnce(ErrorBody<'_>) -> T) -> T {
-        let status = self.status.to_string();
-        let kind = match self.status {
-            400 => "BadRequestError",
-            404 => "NotFoundError",
-            _ => &status,
-        };
-        write(ErrorBody { object: "error", message: &self.message, kind, param: None, code: self.status })
+        with_error_body(self.status, &self.message, write)
     }
+}
+
+/// The body of the OpenAI routes for a failure, as text.
+pub(crate) fn error_text(status: u16, message: &str) -> Vec<u8> {
+    with_error_body(status, message, |body| json_text(&body))
+}
+
+fn with_error_body<T>(status: u16, message: &str, write: impl FnOnce(ErrorBody<'_>) -> T) -> T {
+    let number = status.to_string();
+    let kind = match status {
+        400 => "BadRequestError",
+        404 => "NotFoundError",
+        _ => &number,
+    };
+    write(ErrorBody { object: "error", message, kind, param: None, code: status })
 }

@@ -24,7 +24,7 @@ use crate::worker::{Output, Worker};
 /// `max_new_tokens` when it is not given.
 const DEFAULT_OUTPUT: u32 = 128;
 /// The token that `matched` names when a reply ends by itself.
-pub(super) const END_OF_TEXT: u32 = 2;
+pub(crate) const END_OF_TEXT: u32 = 2;
 
 pub(super) async fn generate(State(worker): State<Arc<Worker>>, body: Bytes) -> Response {
     answer(&worker, &body).await.unwrap_or_else(|failure| failure.response(Api::Native))

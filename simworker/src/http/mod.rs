@@ -3,7 +3,6 @@
 mod chat;
 mod completions;
 mod control;
-pub(crate) mod drain;
 mod failure;
 mod fields;
 mod generate;
@@ -24,6 +23,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use hyper::header::CONTENT_TYPE;
 use serde::Serialize;
+
+pub(crate) use failure::error_text;
+pub(crate) use generate::END_OF_TEXT;
 
 use crate::worker::Worker;
 

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-/// Tokens of an answer whose length nobody asked for, and of every whole answer.
+use crate::http::END_OF_TEXT;
+
+/// Tokens of an answer whose length nobody asked for, and the most of a whole answer.
 pub(super) const DEFAULT_TOKENS: u32 = 16;
 /// Every prompt is said to have so many tokens.
 const PROMPT_TOKENS: u32 = 32;
@@ -31,6 +33,24 @@ pub(super) struct Names {
     pub(super) created: u64,
 }
 
+/// Why an answer is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It has as many tokens as were asked for.
+    Length,
+    /// It might have had more.
+    Stop,
+}
+
+/// The whole answers of one kind.
+#[derive(Debug)]
+pub(super) struct Wholes {
+    /// Those that reach their limit, by the number of their tokens, from 1 on.
+    limited: Vec<Bytes>,
+    /// The one that ends before its limit.
+    longest: Bytes,
+}
+
 /// The chunks of a stream of one kind.
 #[derive(Debug)]
 struct Chunks {
@@ -46,9 +66,9 @@ pub(super) struct Canned {
     names: Names,
     chat: Chunks,
     completions: Chunks,
-    pub(super) whole_chat: Bytes,
-    pub(super) whole_completion: Bytes,
-    pub(super) whole_generation: Bytes,
+    pub(super) whole_chats: Wholes,
+    pub(super) whole_completions: Wholes,
+    pub(super) whole_generations: Wholes,
 }
 
 /// The text of token `at`: four characters, which differ from those of its neighbours.
@@ -69,6 +89,23 @@ fn usage(tokens: u32) -> Value {
 
 fn event(value: &Value) -> Bytes {
     Bytes::from(format!("data: {value}\n\n"))
+}
+
+impl Wholes {
+    /// Of what `make` says for so many tokens.
+    fn new(make: impl Fn(u32, End) -> Value) -> Self {
+        let text = |tokens, end| Bytes::from(make(tokens, end).to_string());
+        Self {
+            limited: (1..=DEFAULT_TOKENS).map(|tokens| text(tokens, End::Length)).collect(),
+            longest: text(DEFAULT_TOKENS, End::Stop),
+        }
+    }
+
+    /// The answer to a request for so many tokens, at least 1.
+    pub(super) fn get(&self, asked: Option<u32>) -> Bytes {
+        let place = asked.unwrap_or(DEFAULT_TOKENS).saturating_sub(1);
+        self.limited.get(place as usize).unwrap_or(&self.longest).clone()
+    }
 }
 
 impl Chunks {
@@ -104,16 +141,19 @@ impl Canned {
             let delta = json!({
                 "role": role, "content": piece(at), "reasoning_content": null, "tool_calls": null,
             });
-            n.chunk("chat.completion.chunk", "delta", delta, last)
+            n.chunk("chat.completion.chunk", "delta", delta, last.then_some(End::Length))
         });
-        let completions =
-            Chunks::new(|at, _, last| n.chunk("text_completion", "text", json!(piece(at)), last));
-        let message =
-            json!({"role": "assistant", "content": text(DEFAULT_TOKENS), "reasoning_content": null});
-        let whole_chat = n.whole("chat.completion", "message", message);
-        let whole_completion = n.whole("text_completion", "text", json!(text(DEFAULT_TOKENS)));
-        let whole_generation = n.generation(0, DEFAULT_TOKENS, true).to_string().into();
-        Self { chat, completions, whole_chat, whole_completion, whole_generation, names }
+        let completions = Chunks::new(|at, _, last| {
+            n.chunk("text_completion", "text", json!(piece(at)), last.then_some(End::Length))
+        });
+        let whole_chats = Wholes::new(|tokens, end| {
+            let message = json!({"role": "assistant", "content": text(tokens), "reasoning_content": null});
+            n.whole("chat.completion", "message", message, tokens, end)
+        });
+        let whole_completions =
+            Wholes::new(|tokens, end| n.whole("text_completion", "text", json!(text(tokens)), tokens, end));
+        let whole_generations = Wholes::new(|tokens, end| n.generation(0, tokens, Some(end)));
+        Self { chat, completions, whole_chats, whole_completions, whole_generations, names }
     }
 
     /// Chunk `at` of a stream of `total`.
@@ -121,7 +161,10 @@ impl Canned {
         match kind {
             Kind::Chat => self.chat.get(at, total),
             Kind::Completions => self.completions.get(at, total),
-            Kind::Generate => event(&self.names.generation(at, at + 1, at + 1 == total)),
+            Kind::Generate => {
+                let end = (at + 1 == total).then_some(End::Length);
+                event(&self.names.generation(at, at + 1, end))
+            }
             Kind::Responses => {
                 let delta = json!({
                     "type": "response.output_text.delta", "item_id": self.names.id, "output_index": 0,
@@ -202,31 +245,38 @@ impl Canned {
 }
 
 impl Names {
-    fn choice(member: &str, value: Value, is_last: bool) -> Value {
-        let reason = is_last.then_some("length");
+    fn choice(member: &str, value: Value, end: Option<End>) -> Value {
+        let (reason, matched) = match end {
+            None => (None, None),
+            Some(End::Length) => (Some("length"), None),
+            Some(End::Stop) => (Some("stop"), Some(END_OF_TEXT)),
+        };
         json!({
-            "index": 0, member: value, "logprobs": null, "finish_reason": reason, "matched_stop": null,
+            "index": 0, member: value, "logprobs": null, "finish_reason": reason, "matched_stop": matched,
         })
     }
 
-    fn chunk(&self, object: &str, member: &str, value: Value, is_last: bool) -> Value {
+    fn chunk(&self, object: &str, member: &str, value: Value, end: Option<End>) -> Value {
         let Self { id, model, created } = self;
         json!({
             "id": id, "object": object, "created": created, "model": model,
-            "choices": [Self::choice(member, value, is_last)], "usage": null,
+            "choices": [Self::choice(member, value, end)], "usage": null,
         })
     }
 
-    fn whole(&self, object: &str, member: &str, value: Value) -> Bytes {
-        let mut answer = self.chunk(object, member, value, true);
-        answer["usage"] = usage(DEFAULT_TOKENS);
+    fn whole(&self, object: &str, member: &str, value: Value, tokens: u32, end: End) -> Value {
+        let mut answer = self.chunk(object, member, value, Some(end));
+        answer["usage"] = usage(tokens);
         answer["metadata"] = json!({"weight_version": "default"});
-        answer.to_string().into()
+        answer
     }
 
     /// The part `from..to` of a generation, as SGLang writes it with `--incremental-streaming-output`.
-    fn generation(&self, from: u32, to: u32, is_last: bool) -> Value {
-        let reason = is_last.then(|| json!({"type": "length", "length": to}));
+    fn generation(&self, from: u32, to: u32, end: Option<End>) -> Value {
+        let reason = end.map(|end| match end {
+            End::Length => json!({"type": "length", "length": to}),
+            End::Stop => json!({"type": "stop", "matched": END_OF_TEXT}),
+        });
         json!({
             "text": (from..to).map(piece).collect::<String>(),
             "output_ids": (from..to).map(|at| at % PIECES).collect::<Vec<_>>(),

@@ -1,8 +1,9 @@
 //! Workers that answer at once from canned replies: what proxies are measured on.
 //!
-//! No engine runs: a whole answer has 16 tokens whatever the body says, a stream has as many chunks as tokens were
-//! asked for, each in a write of its own. Bodies are searched and dropped as they come. Routes without a canned
-//! answer (information, cache, tokenizer) are those of a worker with an idle engine.
+//! No engine runs: a whole answer has as many tokens as were asked for but at most 16 (always 16 on `/v1/responses`,
+//! whose answers can be asked for again), a stream has as many chunks as tokens were asked for, each in a write of its
+//! own. Bodies are searched and dropped as they come. Routes without a canned answer (information, cache, tokenizer)
+//! are those of a worker with an idle engine.
 
 mod body;
 mod canned;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use axum::Router;
 use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::Service;
@@ -29,10 +31,10 @@ use body::TokenStream;
 use canned::{Canned, DEFAULT_TOKENS, Kind, Names};
 use scan::{Scan, Wish};
 
-use crate::http::drain::next_data;
+use crate::http::error_text;
 
 /// Longest request body in bytes.
-const MAX_BODY_BYTES: u64 = 512 << 20;
+const MAX_BODY_BYTES: usize = 512 << 20;
 /// Longest body of a route that reads it as JSON.
 const MAX_JSON_BYTES: usize = 64 << 20;
 
@@ -41,7 +43,7 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream; charset
 
 /// A worker without an engine.
 #[derive(Debug)]
-pub(crate) struct Instant {
+pub(crate) struct CannedWorker {
     canned: RwLock<Arc<Canned>>,
     model: String,
     index: u32,
@@ -87,7 +89,7 @@ fn route(path: &str) -> Option<Route> {
 
 type Answer = Response<AnswerBody>;
 
-impl Instant {
+impl CannedWorker {
     /// The worker at place `index`, serving `model` since `started` (seconds since the epoch).
     pub(crate) fn new(model: &str, index: u32, started: f64, interval: Duration, routes: Router) -> Self {
         Self {
@@ -131,11 +133,18 @@ impl Instant {
         }
     }
 
-    async fn tokens<B: Body<Data = Bytes> + Unpin>(&self, kind: Kind, body: B) -> Answer {
-        let Ok(wish) = search(body).await else { return too_long() };
+    async fn tokens<B>(&self, kind: Kind, body: B) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<axum::BoxError>,
+    {
+        let wish = match search(body, MAX_BODY_BYTES).await {
+            Ok(wish) => wish,
+            Err(unread) => return unread.answer(),
+        };
         let canned = Arc::clone(&self.canned.read());
-        let total = wish.tokens.unwrap_or(DEFAULT_TOKENS);
         if wish.stream {
+            let total = wish.tokens.unwrap_or(DEFAULT_TOKENS);
             if kind == Kind::Responses {
                 self.responses.fetch_add(1, Ordering::Relaxed);
             }
@@ -143,9 +152,9 @@ impl Instant {
             return answer(EVENTS, AnswerBody::Stream(stream));
         }
         let bytes = match kind {
-            Kind::Chat => canned.whole_chat.clone(),
-            Kind::Completions => canned.whole_completion.clone(),
-            Kind::Generate => canned.whole_generation.clone(),
+            Kind::Chat => canned.whole_chats.get(wish.tokens),
+            Kind::Completions => canned.whole_completions.get(wish.tokens),
+            Kind::Generate => canned.whole_generations.get(wish.tokens),
             Kind::Responses => {
                 let number = self.responses.fetch_add(1, Ordering::Relaxed);
                 canned
@@ -157,8 +166,15 @@ impl Instant {
         answer(JSON, AnswerBody::whole(bytes))
     }
 
-    async fn entries<B: Body<Data = Bytes> + Unpin>(&self, entries: Entries, body: B) -> Answer {
-        let Ok(body) = collect(body).await else { return too_long() };
+    async fn entries<B>(&self, entries: Entries, body: B) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<axum::BoxError>,
+    {
+        let body = match collect(body, MAX_JSON_BYTES).await {
+            Ok(body) => body,
+            Err(unread) => return unread.answer(),
+        };
         let Ok(lists) = serde_json::from_slice::<Lists>(&body) else {
             return failure(StatusCode::BAD_REQUEST, "The body is not a JSON object.");
         };
@@ -200,51 +216,62 @@ fn answer(kind: HeaderValue, body: AnswerBody) -> Answer {
 }
 
 fn failure(status: StatusCode, message: &str) -> Answer {
-    let body = serde_json::json!({
-        "object": "error", "message": message, "type": status.as_str(), "param": null, "code": status.as_u16(),
-    });
-    let mut answer = answer(JSON, AnswerBody::whole(body.to_string()));
+    let mut answer = answer(JSON, AnswerBody::whole(error_text(status.as_u16(), message)));
     *answer.status_mut() = status;
     answer
 }
 
-fn too_long() -> Answer {
-    failure(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long, or it was cut.")
+/// Why a body has not been read to its end.
+#[derive(Debug)]
+enum Unread {
+    /// It has more bytes than this.
+    TooLong(usize),
+    /// It ended before it was whole.
+    Cut,
 }
 
-/// The body was cut or is longer than is read.
-struct Unread;
+impl Unread {
+    fn of(error: &axum::BoxError, limit: usize) -> Self {
+        if error.is::<LengthLimitError>() { Self::TooLong(limit) } else { Self::Cut }
+    }
+
+    fn answer(&self) -> Answer {
+        match self {
+            Self::TooLong(limit) => {
+                let message = format!("The body is longer than {limit} bytes.");
+                failure(StatusCode::PAYLOAD_TOO_LARGE, &message)
+            }
+            Self::Cut => failure(StatusCode::BAD_REQUEST, "The body was cut before its end."),
+        }
+    }
+}
 
 /// Searches a body without keeping it.
-async fn search<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Result<Wish, Unread> {
-    let Some(first) = next_data(&mut body).await else { return Ok(Wish::default()) };
-    let first = first.map_err(|_| Unread)?;
-    if body.is_end_stream() {
-        return Ok(Wish::of(&first));
-    }
-    let (mut scan, mut length) = (Scan::default(), first.len() as u64);
-    scan.push(&first);
-    while let Some(piece) = next_data(&mut body).await {
-        let piece = piece.map_err(|_| Unread)?;
-        length += piece.len() as u64;
-        if length > MAX_BODY_BYTES {
-            return Err(Unread);
+async fn search<B>(body: B, limit: usize) -> Result<Wish, Unread>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<axum::BoxError>,
+{
+    let mut body = Limited::new(body, limit);
+    let mut scan = None;
+    while let Some(frame) = body.frame().await {
+        // Trailers are of no interest.
+        let Ok(piece) = frame.map_err(|error| Unread::of(&error, limit))?.into_data() else { continue };
+        if scan.is_none() && body.is_end_stream() {
+            return Ok(Wish::of(&piece));
         }
-        scan.push(&piece);
+        scan.get_or_insert_with(Scan::default).push(&piece);
     }
-    Ok(scan.wish())
+    Ok(scan.unwrap_or_default().wish())
 }
 
-async fn collect<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Result<Vec<u8>, Unread> {
-    let mut all = Vec::new();
-    while let Some(piece) = next_data(&mut body).await {
-        let piece = piece.map_err(|_| Unread)?;
-        if all.len() + piece.len() > MAX_JSON_BYTES {
-            return Err(Unread);
-        }
-        all.extend_from_slice(&piece);
-    }
-    Ok(all)
+async fn collect<B>(body: B, limit: usize) -> Result<Bytes, Unread>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<axum::BoxError>,
+{
+    let whole = Limited::new(body, limit).collect().await;
+    Ok(whole.map_err(|error| Unread::of(&error, limit))?.to_bytes())
 }
 
 /// The members that say how many entries an answer has.

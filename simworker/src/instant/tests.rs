@@ -8,13 +8,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Frame};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::Instant;
+use super::{Answer, CannedWorker, collect, search};
 
 /// A client that has sent a request and takes note of each write.
 struct Client {
@@ -58,8 +61,8 @@ fn writes(body: &str, interval: Duration) -> Vec<String> {
     let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes();
     let written = Arc::new(Mutex::new(Vec::new()));
     let client = Client { request, writes: Arc::clone(&written) };
-    let instant = Instant::new("mock", 0, 1.0, interval, Router::new());
-    let service = service_fn(|request| async { Ok::<_, Infallible>(instant.answer(request).await) });
+    let worker = CannedWorker::new("mock", 0, 1.0, interval, Router::new());
+    let service = service_fn(|request| async { Ok::<_, Infallible>(worker.answer(request).await) });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let connection = http1::Builder::new().writev(false).serve_connection(TokioIo::new(client), service);
     runtime.block_on(connection).unwrap();
@@ -86,4 +89,44 @@ fn a_whole_answer_is_one_write() {
     let writes = writes(r#"{"messages":[]}"#, Duration::ZERO);
     assert_eq!(writes.len(), 1, "{writes:?}");
     assert!(writes[0].ends_with('}') && writes[0].contains("content-length: "));
+}
+
+/// A body that breaks off.
+struct Broken;
+
+impl Body for Broken {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into())))
+    }
+}
+
+#[test]
+fn a_body_that_is_not_read_is_told_why() {
+    let told = async |answer: Answer| {
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice::<serde_json::Value>(&body).unwrap())
+    };
+    let ten = || Full::from("0123456789");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        assert!(search(ten(), 10).await.is_ok());
+        assert_eq!(collect(ten(), 10).await.unwrap(), "0123456789");
+        for unread in [search(ten(), 9).await.unwrap_err(), collect(ten(), 9).await.unwrap_err()] {
+            let (status, body) = told(unread.answer()).await;
+            assert_eq!((status, &body["code"], &body["type"]), (413, &413.into(), &"413".into()));
+            assert_eq!(body["message"], "The body is longer than 9 bytes.");
+        }
+        for unread in [search(Broken, 9).await.unwrap_err(), collect(Broken, 9).await.unwrap_err()] {
+            let (status, body) = told(unread.answer()).await;
+            assert_eq!((status, &body["type"]), (400, &"BadRequestError".into()));
+            assert_eq!(body["message"], "The body was cut before its end.");
+        }
+    });
 }

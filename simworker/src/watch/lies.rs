@@ -1,10 +1,11 @@
 //! Answers about load that are not true.
 
+use bytes::Bytes;
+use http_body_util::{BodyExt, Collected};
 use hyper::Response;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use serde_json::{Map, Value};
 
-use crate::http::drain::next_data;
 use crate::instant::AnswerBody;
 
 /// A text that is no JSON, called JSON.
@@ -19,15 +20,13 @@ pub(super) async fn retold(
     mut answer: Response<AnswerBody>,
     change: impl Fn(&mut Map<String, Value>),
 ) -> Response<AnswerBody> {
-    let mut text = Vec::new();
-    while let Some(Ok(data)) = next_data(answer.body_mut()).await {
-        text.extend_from_slice(&data);
-    }
+    // An own route has all of its answer at hand.
+    let mut text = answer.body_mut().collect().await.map_or_else(|_| Bytes::new(), Collected::to_bytes);
     if let Ok(mut value) = serde_json::from_slice::<Value>(&text) {
         for entry in entries(&mut value) {
             change(entry);
         }
-        text = value.to_string().into_bytes();
+        text = value.to_string().into();
     }
     answer.headers_mut().remove(CONTENT_LENGTH);
     answer.map(|_| AnswerBody::whole(text))

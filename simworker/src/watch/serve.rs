@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::server::conn::http1;
@@ -22,7 +23,7 @@ use super::visit::{SeenBody, Visit};
 use crate::connection::Connection;
 use crate::fault::{Cut, How, Lie, Plan, Point, StatusAnswer};
 use crate::host::listen;
-use crate::http::drain::next_data;
+use crate::http::error_text;
 use crate::instant::AnswerBody;
 
 /// How long to wait where the system has no file or no port at the moment.
@@ -166,19 +167,20 @@ async fn answer(
 
 /// Reads a body to its end.
 async fn drain(body: &mut SeenBody) {
-    while let Some(Ok(_)) = next_data(body).await {}
+    while let Some(Ok(_)) = body.frame().await {}
 }
 
 fn status_answer(made_up: &StatusAnswer) -> Response<AnswerBody> {
     let StatusAnswer { key, status, body, retry_after } = made_up;
-    let text = body.clone().unwrap_or_else(|| {
-        let message = format!("the fault {key} is set");
-        serde_json::json!({
-            "object": "error", "message": message, "type": status.to_string(), "param": null, "code": status,
-        })
-        .to_string()
-    });
-    let kind = if text.starts_with(['{', '[']) { "application/json" } else { "text/plain; charset=utf-8" };
+    let text = match body {
+        Some(text) => text.clone().into_bytes(),
+        None => error_text(*status, &format!("the fault {key} is set")),
+    };
+    let kind = if text.starts_with(b"{") || text.starts_with(b"[") {
+        "application/json"
+    } else {
+        "text/plain; charset=utf-8"
+    };
     let mut answer = Response::new(AnswerBody::whole(text));
     *answer.status_mut() = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = answer.headers_mut();

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::seen::Log;
 use super::visit::SeenBody;
 use crate::fault::{Active, Fault, Faults, Plan, Refuse, to_json};
-use crate::instant::{AnswerBody, Instant as InstantWorker};
+use crate::instant::{AnswerBody, CannedWorker};
 use crate::worker::Worker;
 
 /// Who answers.
@@ -25,7 +25,7 @@ pub(crate) enum Subject {
     /// An engine, by these routes.
     Engine(TowerToHyperService<Router>),
     /// Canned replies.
-    Instant(Arc<InstantWorker>),
+    Canned(Arc<CannedWorker>),
 }
 
 /// A worker under control.
@@ -83,7 +83,7 @@ impl Station {
     /// The answer of the worker itself.
     pub(super) async fn answer(&self, request: Request<SeenBody>) -> Response<AnswerBody> {
         match &self.subject {
-            Subject::Instant(instant) => instant.answer(request).await,
+            Subject::Canned(canned) => canned.answer(request).await,
             Subject::Engine(routes) => match routes.call(request).await {
                 Ok(answer) => answer.map(AnswerBody::Routed),
                 Err(never) => match never {},
@@ -122,8 +122,8 @@ impl Station {
     /// listens for `down`.
     pub(crate) fn restart(&self, down: Duration) {
         self.worker.restart();
-        if let Subject::Instant(instant) = &self.subject {
-            instant.restart(self.worker.started());
+        if let Subject::Canned(canned) = &self.subject {
+            canned.restart(self.worker.started());
         }
         self.boots.fetch_add(1, Ordering::Relaxed);
         if !down.is_zero() {

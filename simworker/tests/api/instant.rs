@@ -51,7 +51,6 @@ fn whole_answers_have_the_shape_of_their_route() {
     let answer = worker.post("/v1/chat/completions", &chat(9, json!({}))).json();
     assert_eq!(answer["object"], "chat.completion");
     assert_eq!(answer["choices"][0]["message"]["role"], "assistant");
-    assert_eq!(answer["usage"]["completion_tokens"], 16);
     let counts = [
         ("/v1/embeddings", json!({"input": ["a", "b"]}), "/data/1/embedding/0", "/data/2"),
         ("/v1/embeddings", json!({"input": [1, 2, 3]}), "/data/0", "/data/1"),
@@ -67,6 +66,41 @@ fn whole_answers_have_the_shape_of_their_route() {
         assert!(answer.pointer(there).is_some(), "{path}: {answer}");
         assert!(answer.pointer(absent).is_none(), "{path}: {answer}");
     }
+}
+
+#[test]
+fn whole_answers_have_the_tokens_asked_for_but_at_most_16() {
+    let worker = Worker::instant(0);
+    for (asked, tokens, reason) in [
+        (0, 1, "length"),
+        (1, 1, "length"),
+        (9, 9, "length"),
+        (16, 16, "length"),
+        (17, 16, "stop"),
+        (900, 16, "stop"),
+    ] {
+        let answer = worker.post("/v1/chat/completions", &chat(asked, json!({}))).json();
+        let choice = &answer["choices"][0];
+        let words = choice["message"]["content"].as_str().unwrap().split_whitespace().count() as u32;
+        let usage = &answer["usage"];
+        assert_eq!((words, &choice["finish_reason"]), (tokens, &json!(reason)), "{asked}");
+        assert_eq!(
+            (&usage["completion_tokens"], &usage["total_tokens"]),
+            (&json!(tokens), &json!(tokens + 32))
+        );
+        let body = json!({"text": "x", "sampling_params": {"max_new_tokens": asked}});
+        let answer = worker.post("/generate", &body).json();
+        assert_eq!(answer["output_ids"].as_array().unwrap().len(), tokens as usize);
+        let meta = &answer["meta_info"];
+        assert_eq!(
+            (&meta["completion_tokens"], &meta["finish_reason"]["type"]),
+            (&json!(tokens), &json!(reason))
+        );
+        let answer = worker.post("/v1/completions", &json!({"prompt": "x", "max_tokens": asked})).json();
+        assert_eq!(answer["usage"]["completion_tokens"], tokens);
+    }
+    let unasked = worker.post("/v1/completions", &json!({"prompt": "x"})).json();
+    assert_eq!(unasked["usage"]["completion_tokens"], 16);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The token bucket, in whole numbers: nothing is rounded, so the rate holds over any time.
 
+use std::num::NonZeroU32;
+
 /// One token, in units of level: at a rate of one per second the level rises by 1 in a nanosecond.
 const TOKEN: u64 = 1_000_000_000;
 
@@ -13,9 +15,9 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Full at time 0. `rate` is in tokens per second, above 0.
-    pub(super) fn full(rate: u32) -> Self {
-        let rate = u64::from(rate.max(1));
+    /// Full at time 0. `rate` is in tokens per second.
+    pub(super) fn full(rate: NonZeroU32) -> Self {
+        let rate = u64::from(rate.get());
         Self { rate, level: rate * TOKEN, filled_ns: 0 }
     }
 

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 
 use proptest::prelude::*;
 
@@ -12,10 +13,10 @@ fn config(
     tokens_per_second: impl Into<Option<u32>>,
 ) -> AdmissionConfig {
     AdmissionConfig {
-        max_concurrent: max_concurrent.into(),
+        max_concurrent: max_concurrent.into().and_then(NonZeroU32::new),
         queue_size,
         queue_timeout_ns: 10 * SECOND,
-        tokens_per_second: tokens_per_second.into(),
+        tokens_per_second: tokens_per_second.into().and_then(NonZeroU32::new),
     }
 }
 
@@ -57,7 +58,6 @@ fn without_limits_everybody_gets_in() {
     assert!(admission.is_unlimited());
     assert!((0..1000).all(|n| admission.arrive(n) == Arrival::Admitted));
     assert_eq!(admission.in_use(), 1000);
-    assert!(Admission::new(config(None, 0, 0)).is_unlimited(), "no tokens per second is no limit");
     assert!(!Admission::new(config(1, 0, None)).is_unlimited());
     assert!(!Admission::new(config(None, 0, 1)).is_unlimited());
 }
@@ -166,8 +166,9 @@ struct Model {
 impl Model {
     /// A token bucket lets through what keeps to its rate over every time that begins with an admission.
     fn may_admit(&self, now_ns: u64) -> bool {
-        let permit = self.config.max_concurrent.is_none_or(|most| self.in_use < most);
-        permit && self.config.tokens_per_second.is_none_or(|rate| self.keeps_to(u64::from(rate), now_ns))
+        let permit = self.config.max_concurrent.is_none_or(|most| self.in_use < most.get());
+        permit
+            && self.config.tokens_per_second.is_none_or(|rate| self.keeps_to(u64::from(rate.get()), now_ns))
     }
 
     fn keeps_to(&self, rate: u64, now_ns: u64) -> bool {
@@ -218,10 +219,10 @@ impl Model {
 fn configs() -> impl Strategy<Value = AdmissionConfig> {
     let limits = (prop::option::of(1_u32..4), 0_u32..6, 0_u64..3 * SECOND, prop::option::of(1_u32..5));
     limits.prop_map(|(max_concurrent, queue_size, queue_timeout_ns, tokens_per_second)| AdmissionConfig {
-        max_concurrent,
+        max_concurrent: max_concurrent.and_then(NonZeroU32::new),
         queue_size,
         queue_timeout_ns,
-        tokens_per_second,
+        tokens_per_second: tokens_per_second.and_then(NonZeroU32::new),
     })
 }
 
@@ -250,7 +251,7 @@ proptest! {
                 _ => prop_assert_eq!(settle(&mut admission, now_ns), model.settle(now_ns)),
             }
             prop_assert_eq!((admission.in_use(), admission.waiting()), (model.in_use, model.queue.len()));
-            prop_assert!(model.config.max_concurrent.is_none_or(|most| admission.in_use() <= most));
+            prop_assert!(model.config.max_concurrent.is_none_or(|most| admission.in_use() <= most.get()));
         }
         for _ in 0..1000 {
             prop_assert_eq!(settle(&mut admission, now_ns), model.settle(now_ns));

@@ -13,6 +13,9 @@ pub struct BreakerConfig {
     pub open_ns: u64,
     /// Most requests at a time while it is half-open.
     pub half_open_permits: u32,
+    /// When the breakers of all healthy workers refuse: try the open worker that is nearest to its trial (the least
+    /// loaded of several, or one on trial if none is open) instead of turning the request away.
+    pub try_least_bad: bool,
 }
 
 /// What a breaker does.
@@ -40,15 +43,6 @@ pub struct BreakerTransitions {
     pub half_open_to_closed: u64,
 }
 
-/// What the legs of a worker said of it, stale ones too.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct BreakerOutcomes {
-    /// Completed.
-    pub successes: u64,
-    /// Failed.
-    pub failures: u64,
-}
-
 /// A breaker as seen at some time. Of a worker without a breaker: closed, and all counts 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BreakerView {
@@ -60,8 +54,6 @@ pub struct BreakerView {
     pub consecutive_successes: u32,
     /// State changes so far.
     pub transitions: BreakerTransitions,
-    /// Outcomes so far.
-    pub outcomes: BreakerOutcomes,
 }
 
 /// A worker's breaker has changed its state.
@@ -79,7 +71,13 @@ pub struct BreakerChange {
 
 impl Default for BreakerConfig {
     fn default() -> Self {
-        Self { failure_threshold: 10, success_threshold: 3, open_ns: 60_000_000_000, half_open_permits: 1 }
+        Self {
+            failure_threshold: 10,
+            success_threshold: 3,
+            open_ns: 60_000_000_000,
+            half_open_permits: 1,
+            try_least_bad: false,
+        }
     }
 }
 

@@ -33,22 +33,20 @@ impl PrefixIndex {
         let holding = self.holdings.entry(worker, tenant);
         let forest = S::forest_mut(&mut self.forests);
         forest.cut(&mut path);
-        let mut rest = Rest { run: &run[path.matched..], chars: S::chars(&run[path.matched..]) };
+        let mut rest = Rest::of(run, &path);
         let lacking = forest.refresh(&path, tenant, epoch, holding) + rest.chars;
         let over = (holding.chars + lacking).saturating_sub(self.limits.max_tree_size);
         if over > 0 {
             let evicted = evict(&mut self.forests, over, tenant, holding, &mut leaves);
             self.evicted_chars += evicted;
+            let lack = over.saturating_sub(evicted);
+            let fits = if lack == 0 { run } else { &run[..S::head(run, S::chars(run) - lack)] };
             // Nodes may have been joined. What is on the path stays: it is the newest, or another worker's.
             let forest = S::forest_mut(&mut self.forests);
-            if evicted < over {
-                let run = &run[..S::head(run, S::chars(run) - (over - evicted))];
-                path = forest.walk(scope, run);
-                forest.cut(&mut path);
-                rest = Rest { run: &run[path.matched..], chars: S::chars(&run[path.matched..]) };
-            } else {
-                path = forest.walk(scope, run);
-                forest.cut(&mut path);
+            path = forest.walk(scope, fits);
+            forest.cut(&mut path);
+            if lack > 0 {
+                rest = Rest::of(fits, &path);
             }
         }
         S::forest_mut(&mut self.forests).grant(scope, &path, &rest, tenant, epoch, holding);

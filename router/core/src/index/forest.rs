@@ -1,8 +1,8 @@
 //! The trees of one alphabet: their shape, and how a prompt is followed through it.
 //!
 //! Each scope has a root. A path is compressed: a node has no only child with the same owners and stamps unless both
-//! together are long, or a credit has just made it so, and the next one that passes joins them. What can be asked of the forest does not
-//! depend on where its edges are cut; only its size does.
+//! together are long, or a credit has just made it so, and the next one that passes joins them. What can be asked of the
+//! forest does not depend on where its edges are cut; only its size does.
 
 use std::collections::BTreeMap;
 
@@ -49,6 +49,13 @@ pub(super) struct Rest<'a, S> {
     pub(super) run: &'a [S],
     /// Characters in it.
     pub(super) chars: u64,
+}
+
+impl<'a, S: Symbol> Rest<'a, S> {
+    pub(super) fn of(run: &'a [S], path: &Path) -> Self {
+        let run = &run[path.matched..];
+        Self { run, chars: S::chars(run) }
+    }
 }
 
 /// Two edges are joined if they have no more than this together: evicting many small leaves must not move a long edge

@@ -93,7 +93,8 @@ impl PrefixIndex {
     }
 
     /// Notes that the prompt went to `worker`: it owns all of the indexed part that fits within the bounds, as the
-    /// most recent of what it owns; less than that if more than a thousand leaves would have to make room for it. A forgotten worker is credited with nothing.
+    /// most recent of what it owns; less than that if more than a thousand leaves would have to make room for it. A
+    /// forgotten worker is credited with nothing.
     pub fn credit(&mut self, scope: ScopeId, prompt: PromptView<'_>, worker: WorkerId) -> Credit {
         let booked = match prompt.indexed() {
             PromptView::Text(run) => self.credit_run(scope, run, worker),

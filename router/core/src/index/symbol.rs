@@ -7,6 +7,12 @@ use super::holdings::Leaf;
 use super::node::NodeId;
 use crate::prompt::{CHARS_PER_TOKEN, starts_char, text_chars};
 
+/// Bytes whose characters are counted at once where a character is looked for.
+const COUNTED_BYTES: usize = 255;
+
+/// Symbols that are compared at once where two runs part.
+const COMPARED_SYMBOLS: usize = 32;
+
 /// A forest per alphabet.
 #[derive(Debug, Default)]
 pub(super) struct Forests {
@@ -41,7 +47,7 @@ impl Symbol for u8 {
             return run.len();
         }
         let (mut from, mut left) = (0, chars);
-        for block in run.chunks(BLOCK) {
+        for block in run.chunks(COUNTED_BYTES) {
             match left.checked_sub(text_chars(block)) {
                 Some(rest) => left = rest,
                 None => break,
@@ -59,7 +65,7 @@ impl Symbol for u8 {
         }
         let Some(mut last) = chars.checked_sub(1) else { return run.len() };
         let mut to = run.len();
-        for block in run.rchunks(BLOCK) {
+        for block in run.rchunks(COUNTED_BYTES) {
             match last.checked_sub(text_chars(block)) {
                 Some(rest) => last = rest,
                 None => break,
@@ -117,9 +123,6 @@ impl Symbol for u32 {
     }
 }
 
-/// Bytes whose characters are counted at once where a character is looked for.
-const BLOCK: usize = 255;
-
 /// Whether each byte of text with `all` characters is one: then positions need no counting.
 fn is_ascii(text: &[u8], all: u64) -> bool {
     text.len() as u64 == all
@@ -127,15 +130,18 @@ fn is_ascii(text: &[u8], all: u64) -> bool {
 
 /// How many symbols `a` and `b` have in common at their beginnings.
 pub(super) fn common_prefix<S: Symbol>(a: &[S], b: &[S]) -> usize {
-    const BLOCK: usize = 32;
     let len = a.len().min(b.len());
     let (a, b) = (&a[..len], &b[..len]);
     // The usual case on a path is that the whole edge agrees: one memcmp.
     if a == b {
         return len;
     }
-    let blocks = a.chunks_exact(BLOCK).zip(b.chunks_exact(BLOCK)).take_while(|(x, y)| x == y).count();
-    let start = blocks * BLOCK;
+    let blocks = a
+        .chunks_exact(COMPARED_SYMBOLS)
+        .zip(b.chunks_exact(COMPARED_SYMBOLS))
+        .take_while(|(x, y)| x == y)
+        .count();
+    let start = blocks * COMPARED_SYMBOLS;
     start + a[start..].iter().zip(&b[start..]).take_while(|(x, y)| x == y).count()
 }
 
@@ -162,6 +168,7 @@ mod tests {
         assert_eq!([0, 3, 4, 9, 99].map(|n| u32::head(&[1, 2, 3], n)), [0, 0, 1, 2, 3]);
         assert_eq!([0, 1, 4, 5, 99].map(|n| u32::tail(&[1, 2, 3], 12, n)), [3, 2, 2, 1, 0]);
     }
+
     #[test]
     fn positions_in_long_text_are_those_of_a_walk_byte_by_byte() {
         let ascii = "x".repeat(700);

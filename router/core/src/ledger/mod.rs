@@ -4,12 +4,14 @@
 //! exactly what it had added, once: a counter cannot drift, because what is subtracted is read from the lease and not from
 //! the caller. A worker that is removed keeps its account until its last lease has ended.
 
+mod cursor;
 pub(crate) mod loads;
 
 use std::collections::BTreeMap;
 
 use crate::WorkerId;
 use crate::breaker::{Breaker, BreakerChange, BreakerConfig, BreakerView, Gate, Pass};
+pub(crate) use cursor::Cursor;
 use loads::{Feed, ReportedLoad};
 
 /// Most tokens that one lease may count, prompt and output each. No context window comes near it, and sums of any
@@ -35,12 +37,7 @@ pub struct Load {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The worker answered to the end.
-    Completed {
-        /// Prompt tokens served from its cache, if it said so.
-        cached_tokens: Option<u64>,
-        /// Prompt length as it counted, if it said so.
-        prompt_tokens: Option<u64>,
-    },
+    Completed,
     /// The worker turned the request away, or lost it, without a fault of its own. It says nothing about its health.
     Refused,
     /// It failed, or was given up.
@@ -53,9 +50,9 @@ impl Outcome {
     /// How a leg ended whose answer of this HTTP status came in full. What a client did wrong (4xx) and a queue that is
     /// full (503) are refusals; other statuses of 500 and above are the worker's failure.
     #[must_use]
-    pub fn of_status(status: u16, cached_tokens: Option<u64>, prompt_tokens: Option<u64>) -> Self {
+    pub fn of_status(status: u16) -> Self {
         match status {
-            ..400 => Self::Completed { cached_tokens, prompt_tokens },
+            ..400 => Self::Completed,
             400..500 | 503 => Self::Refused,
             500.. => Self::Failed,
         }
@@ -164,7 +161,7 @@ impl Lease {
 impl Tally {
     fn count(&mut self, outcome: Outcome) {
         match outcome {
-            Outcome::Completed { .. } => self.completed += 1,
+            Outcome::Completed => self.completed += 1,
             Outcome::Refused => self.refused += 1,
             Outcome::Failed => self.failed += 1,
             Outcome::ClientGone => self.client_gone += 1,

@@ -117,7 +117,7 @@ impl Traffic {
         };
         let model = (self.below(3) == 0).then_some("m");
         let request = RouteRequest {
-            scope: self.router.scope(Role::Regular, model)?,
+            scope: self.router.scope(Role::Regular, model).expect("\"m\" is all that is stated"),
             prompt: [PromptView::Text(&text), PromptView::Tokens(&[1, 2, 3]), PromptView::Unreadable]
                 [self.below(3)],
             prompt_tokens: text.len() as u64 / 4,

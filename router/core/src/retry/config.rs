@@ -19,7 +19,8 @@ pub struct RetryConfig {
     pub jitter: f64,
     /// Statuses of answers that are retried.
     pub statuses: StatusSet,
-    /// Whether a request is retried whose fresh connection was lost, although the worker may have done the work.
+    /// Whether a request is retried whose connection was lost before any byte of the response, reused or fresh, although
+    /// the worker may have read it and done the work.
     pub on_reset: bool,
     /// Most retries as a share of all requests, in percent; see [`super::RetryBudget`].
     pub budget_percent: f64,
@@ -61,7 +62,7 @@ impl RetryConfig {
     pub fn retries(&self, cause: Cause) -> bool {
         match cause {
             Cause::Connect => true,
-            // On a reused connection too the worker may have read the request before it closed.
+            // On a reused connection too the worker may have read the request.
             Cause::StaleConnection | Cause::Reset => self.on_reset,
             Cause::Status(status) => self.statuses.contains(status),
         }

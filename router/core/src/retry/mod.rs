@@ -17,17 +17,18 @@ pub use tries::{Next, Tries};
 pub enum Cause {
     /// No connection came about, so the worker has seen nothing of the request.
     Connect,
-    /// A connection that had served requests before was lost before any byte of the response: in all likelihood the worker
-    /// had closed it as idle, and has not seen the request.
+    /// A connection that had served requests before was lost before any byte of the response. In all likelihood the
+    /// worker had closed it as idle; but it may have read the request.
     StaleConnection,
-    /// A fresh connection was lost before any byte of the response. The worker may have done the work.
+    /// A fresh connection was lost before any byte of the response. The worker has probably read the request.
     Reset,
     /// An answer of this status.
     Status(u16),
 }
 
 impl Cause {
-    /// Whether the worker has not begun with the request, so that trying again at once costs nobody anything.
+    /// Whether it is worth trying again at once, outside the budget: the worker has not begun with the request, or most
+    /// likely not, so another try adds nothing to what the fleet has to do.
     #[must_use]
     pub fn is_free(self) -> bool {
         matches!(self, Self::Connect | Self::StaleConnection)

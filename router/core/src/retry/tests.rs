@@ -67,15 +67,20 @@ fn what_is_retried() {
 }
 
 #[test]
-fn nothing_is_tried_again_without_a_reason_or_without_attempts_left() {
+fn what_is_never_tried_again_is_told_from_what_has_used_up_its_attempts() {
     let config = RetryConfig::default();
+    let none = RetryConfig { max_attempts: 0, ..RetryConfig::default() };
     let next = |tries: &Tries, config: &RetryConfig| tries.next(config, 0, NEVER, true, MIDDLE);
-    assert_eq!(next(&Tries::new(), &config), Next::GiveUp, "nothing has failed");
-    assert_eq!(next(&tries(&[(0, None)], Cause::Status(400)), &config), Next::GiveUp);
+    assert_eq!(next(&Tries::new(), &config), Next::Final, "nothing has failed");
+    for attempts in [1, 4, 5] {
+        let tries = tries(&[(0, None); 5][..attempts], Cause::Status(400));
+        assert_eq!(next(&tries, &config), Next::Final, "the last of {attempts} cannot be mended");
+    }
     for cause in [Cause::Connect, Cause::StaleConnection, Cause::Reset, Cause::Status(503)] {
-        assert_eq!(next(&tries(&[(0, None)], cause), &RetryConfig::disabled()), Next::GiveUp, "{cause:?}");
-        assert_ne!(next(&tries(&[(0, None); 4], cause), &config), Next::GiveUp, "{cause:?}");
-        assert_eq!(next(&tries(&[(0, None); 5], cause), &config), Next::GiveUp, "{cause:?}");
+        assert_eq!(next(&tries(&[(0, None)], cause), &RetryConfig::disabled()), Next::Final, "{cause:?}");
+        assert_eq!(next(&tries(&[(0, None)], cause), &none), Next::Final, "{cause:?}: 0 means 1");
+        assert!(matches!(next(&tries(&[(0, None); 4], cause), &config), Next::Retry { .. }), "{cause:?}");
+        assert_eq!(next(&tries(&[(0, None); 5], cause), &config), Next::Exhausted, "{cause:?}");
     }
 }
 
@@ -111,14 +116,15 @@ fn a_worker_is_tried_a_second_time_when_its_retry_after_has_passed() {
     assert_eq!(next(&[(0, Some(4)), (1, Some(3))]), retry(3 * SECOND, &[1], true), "both may at 4 s");
     assert_eq!(next(&[(0, Some(1)), (1, None), (0, Some(5))]), retry(112 * MS, &[0], true));
     assert_eq!(next(&[(0, Some(30))]), retry(30 * SECOND, &[], true));
-    assert_eq!(next(&[(0, Some(31))]), Next::GiveUp, "the client hears of it at once");
-    assert_eq!(next(&[(0, Some(u64::MAX / SECOND))]), Next::GiveUp);
+    assert_eq!(next(&[(0, Some(31))]), Next::Exhausted, "the client hears of it at once");
+    assert_eq!(next(&[(0, Some(u64::MAX / SECOND))]), Next::Exhausted);
 }
 
 #[test]
-fn a_refused_connection_is_not_hammered() {
-    let next = tries(&[(0, None)], Cause::Connect).next(&RetryConfig::default(), 0, NEVER, false, MIDDLE);
-    assert_eq!(next, retry(50 * MS, &[], false));
+fn the_only_worker_is_asked_again_at_once_after_a_stale_connection_but_not_hammered_when_it_refuses_them() {
+    let next = |cause| tries(&[(0, None)], cause).next(&RetryConfig::default(), 0, NEVER, false, MIDDLE);
+    assert_eq!(next(Cause::StaleConnection), retry(0, &[], false));
+    assert_eq!(next(Cause::Connect), retry(50 * MS, &[], false));
 }
 
 #[test]
@@ -126,7 +132,7 @@ fn nothing_is_tried_after_the_deadline() {
     let tries = tries(&[(0, None)], Cause::Status(503));
     let next = |deadline_ns| tries.next(&RetryConfig::default(), 0, deadline_ns, true, MIDDLE);
     assert_eq!(next(50 * MS), retry(50 * MS, &[0], true));
-    assert_eq!(next(50 * MS - 1), Next::GiveUp);
+    assert_eq!(next(50 * MS - 1), Next::Exhausted);
 }
 
 #[test]
@@ -197,7 +203,8 @@ proptest! {
             let (waits, excluded) = if fresh_left {
                 (if needs_budget { backoff_ns } else { 0 }, gates(&log).into_iter().map(|row| row.0).collect())
             } else {
-                second_round(&log, now_ns, backoff_ns)
+                let stale = CAUSES[cause] == Cause::StaleConnection;
+                second_round(&log, now_ns, if stale { 0 } else { backoff_ns })
             };
             prop_assert_eq!(wait_ns, waits);
             prop_assert_eq!(next.iter().copied().collect::<BTreeSet<_>>(), excluded);

@@ -28,8 +28,11 @@ pub enum Next {
         /// Only if [`super::RetryBudget::draw`] allows it.
         needs_budget: bool,
     },
-    /// The client gets what came of the last attempt.
-    GiveUp,
+    /// What came of the last attempt would be worth another one, but attempts, time or the workers' `Retry-After` leave no
+    /// room for it. The client gets what came of the last attempt.
+    Exhausted,
+    /// It is not worth another attempt, or nothing is ever tried twice. The client gets what came of the last attempt.
+    Final,
 }
 
 impl Tries {
@@ -77,9 +80,12 @@ impl Tries {
         fresh_left: bool,
         draw: f64,
     ) -> Next {
-        let Some((last, cause)) = self.last else { return Next::GiveUp };
-        if self.attempts >= config.max_attempts || !config.retries(cause) {
-            return Next::GiveUp;
+        let Some((last, cause)) = self.last else { return Next::Final };
+        if config.max_attempts <= 1 || !config.retries(cause) {
+            return Next::Final;
+        }
+        if self.attempts >= config.max_attempts {
+            return Next::Exhausted;
         }
         let backoff_ns = config.backoff_ns(self.attempts - 1, draw);
         let (wait_ns, exclude) = if fresh_left {
@@ -87,7 +93,7 @@ impl Tries {
         } else {
             let earliest_ns = self.gates_ns.iter().copied().min().unwrap_or(0).saturating_sub(now_ns);
             if earliest_ns > config.max_backoff_ns {
-                return Next::GiveUp;
+                return Next::Exhausted;
             }
             // A connection that had idled for too long says nothing against coming back at once.
             let backoff_ns = if cause == Cause::StaleConnection { 0 } else { backoff_ns };
@@ -95,7 +101,7 @@ impl Tries {
             (wait_ns, self.not_again_at(now_ns.saturating_add(wait_ns), last))
         };
         if now_ns.saturating_add(wait_ns) > deadline_ns {
-            return Next::GiveUp;
+            return Next::Exhausted;
         }
         Next::Retry { wait_ns, exclude, needs_budget: !cause.is_free() }
     }

@@ -8,11 +8,15 @@ use crate::request::{Assignment, RouteRequest, Unroutable};
 use crate::testing::{DONE, REQUEST, SECOND, config, matches, worker_spec};
 use crate::{PromptView, RoutingKeys, WorkerId};
 
-const BREAKER: BreakerConfig =
-    BreakerConfig { failure_threshold: 3, success_threshold: 2, open_ns: 10 * SECOND, half_open_permits: 1 };
-
 fn router(policy: PolicyConfig, workers: u32, try_least_bad: bool) -> Router {
-    let config = RouterConfig { breaker: Some(BREAKER), try_least_bad, ..RouterConfig::new(policy, 1) };
+    let breaker = BreakerConfig {
+        failure_threshold: 3,
+        success_threshold: 2,
+        open_ns: 10 * SECOND,
+        half_open_permits: 1,
+        try_least_bad,
+    };
+    let config = RouterConfig { breaker: Some(breaker), ..RouterConfig::new(policy, 1) };
     let mut router = Router::new(config).expect("default intervals");
     for n in 0..workers {
         router.add_worker(0, worker_spec(n));
@@ -113,6 +117,17 @@ fn a_refusal_tells_open_breakers_from_workers_that_were_tried_and_from_unhealthy
 }
 
 #[test]
+fn a_worker_that_is_found_healthy_again_is_still_left_alone_by_its_breaker() {
+    let mut router = random(1);
+    open(&mut router, 0, 0);
+    assert!(
+        router.set_healthy(SECOND, WorkerId(0), false) && router.set_healthy(2 * SECOND, WorkerId(0), true)
+    );
+    assert_eq!(states(&router, 2 * SECOND), [BreakerState::Open]);
+    assert_eq!(assign(&mut router, 2 * SECOND), Err(Unroutable::BreakersOpen { retry_after_ns: 8 * SECOND }));
+}
+
+#[test]
 fn the_least_bad_worker_is_the_one_nearest_to_its_trial_and_then_the_least_loaded() {
     let mut router = router(config("random", &[]), 4, true);
     book_on(&mut router, 0, 1).expect("it may be asked");
@@ -187,6 +202,7 @@ struct Chaos {
     /// In percent, per worker: how often it fails.
     faults: Vec<usize>,
     open_ns: u64,
+    try_least_bad: bool,
 }
 
 impl Chaos {
@@ -198,19 +214,18 @@ impl Chaos {
             success_threshold: up_to(4),
             open_ns: u64::from(up_to(20)) * SECOND,
             half_open_permits: up_to(3),
+            try_least_bad: up_to(3) == 1,
         };
         let workers = up_to(5);
-        let config = RouterConfig {
-            breaker: Some(breaker),
-            try_least_bad: up_to(3) == 1,
-            ..RouterConfig::new(PolicyConfig::of(row), seed)
-        };
+        let config =
+            RouterConfig { breaker: Some(breaker), ..RouterConfig::new(PolicyConfig::of(row), seed) };
         let mut router = Router::new(config).expect("default intervals");
         for n in 0..workers {
             router.add_worker(0, worker_spec(n));
         }
         let faults = (0..workers).map(|_| [0, 5, 50, 100][draws.below(4)]).collect();
-        Self { row, router, draws, now_ns: 0, leases: Vec::new(), faults, open_ns: breaker.open_ns }
+        let BreakerConfig { open_ns, try_least_bad, .. } = breaker;
+        Self { row, router, draws, now_ns: 0, leases: Vec::new(), faults, open_ns, try_least_bad }
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -248,7 +263,7 @@ impl Chaos {
         let before = states(&self.router, self.now_ns);
         let Ok(assignment) = self.router.assign(self.now_ns, &request, &Matches::default()) else { return };
         let chosen = before[assignment.worker.0 as usize];
-        let spared = chosen != BreakerState::Open || self.router.config().try_least_bad;
+        let spared = chosen != BreakerState::Open || self.try_least_bad;
         assert!(spared, "{}: {:?} is open", self.row.name, assignment.worker);
         self.leases.push((assignment.lease, assignment.worker));
     }

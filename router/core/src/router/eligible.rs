@@ -2,13 +2,13 @@
 
 use smallvec::SmallVec;
 
-use super::RouterConfig;
+use super::State;
 use crate::WorkerId;
 use crate::breaker::Gate;
-use crate::fleet::{Fleet, Worker};
+use crate::fleet::Worker;
 use crate::index::Matches;
-use crate::ledger::{Account, Ledger, Load};
-use crate::policy::{Candidate, Candidates};
+use crate::ledger::{Account, Cursor, Load};
+use crate::policy::{Candidate, Candidates, Decision};
 use crate::request::{RouteRequest, Unroutable};
 
 /// All workers of a scope.
@@ -16,14 +16,12 @@ pub(super) type Members = SmallVec<[WorkerId; 16]>;
 
 type Shut<'a> = SmallVec<[(Gate, Candidate<'a>); 8]>;
 
-/// What is looked at to find the candidates for a request.
-pub(super) struct Survey<'a, 's> {
-    pub(super) config: &'s RouterConfig,
-    pub(super) fleet: &'a Fleet,
-    pub(super) ledger: &'s Ledger,
+/// What is looked at to decide on a request.
+pub(super) struct Survey<'a> {
+    pub(super) state: &'a State,
     pub(super) now_ns: u64,
-    pub(super) request: &'s RouteRequest<'s>,
-    pub(super) matches: &'s Matches,
+    pub(super) request: &'a RouteRequest<'a>,
+    pub(super) matches: &'a Matches,
 }
 
 /// Healthy workers that were tried before.
@@ -34,15 +32,30 @@ struct Tried {
     one_admits: bool,
 }
 
-impl<'a> Survey<'a, '_> {
-    /// The rows that the policy may choose from; `members` takes all workers of the scope.
-    pub(super) fn candidates(&self, members: &mut Members) -> Result<Candidates<'a>, Unroutable> {
-        let mut accounts = Cursor::new(self.ledger.accounts(), Account::worker);
+impl<'a> Survey<'a> {
+    /// All that the policy's choice may depend on; `members` takes all workers of the scope.
+    pub(super) fn decision(&self, members: &'a mut Members) -> Result<Decision<'a>, Unroutable> {
+        let candidates = self.candidates(members)?;
+        Ok(Decision {
+            now_ns: self.now_ns,
+            request: self.request,
+            candidates,
+            members,
+            prompt_chars: self.matches.prompt_chars(),
+            seed: self.state.config.seed,
+            bookings: self.state.ledger.bookings(),
+        })
+    }
+
+    /// The rows that the policy may choose from.
+    fn candidates(&self, members: &mut Members) -> Result<Candidates<'a>, Unroutable> {
+        let State { config, fleet, ledger } = self.state;
+        let mut accounts = Cursor::new(ledger.accounts(), Account::worker);
         let mut matched = Cursor::new(self.matches.rows(), |row| row.0);
-        let mut rows = SmallVec::with_capacity(self.fleet.workers().len());
+        let mut rows = SmallVec::with_capacity(fleet.workers().len());
         let mut shut = Shut::new();
         let mut tried = Tried::default();
-        for worker in self.fleet.members(self.request.scope) {
+        for worker in fleet.members(self.request.scope) {
             members.push(worker.id);
             if !worker.healthy {
                 continue;
@@ -60,7 +73,8 @@ impl<'a> Survey<'a, '_> {
                 Gate::ShutUntil(_) | Gate::Probing => shut.push((gate, row)),
             }
         }
-        if rows.is_empty() && self.config.try_least_bad && !tried.one_admits {
+        let try_least_bad = config.breaker.is_some_and(|breaker| breaker.try_least_bad);
+        if rows.is_empty() && try_least_bad && !tried.one_admits {
             rows.extend(least_bad(&shut));
         }
         Candidates::new(rows).ok_or_else(|| self.refusal(members.len(), &tried, &shut))
@@ -100,27 +114,4 @@ fn least_bad<'s, 'a>(shut: &'s Shut<'a>) -> impl Iterator<Item = Candidate<'a>> 
     let badness = |(gate, row): &(Gate, Candidate<'_>)| (*gate, row.load.requests);
     let least = shut.iter().map(badness).min();
     shut.iter().filter(move |row| Some(badness(row)) == least).map(|(_, row)| *row)
-}
-
-/// Finds rows by worker for workers that are asked for in ascending order, in one pass over both.
-pub(super) struct Cursor<'a, T, F> {
-    rows: &'a [T],
-    worker: F,
-}
-
-impl<'a, T, F: Fn(&T) -> WorkerId> Cursor<'a, T, F> {
-    pub(super) fn new(rows: &'a [T], worker: F) -> Self {
-        Self { rows, worker }
-    }
-
-    pub(super) fn find(&mut self, wanted: WorkerId) -> Option<&'a T> {
-        while let Some((row, rest)) = self.rows.split_first() {
-            match (self.worker)(row).cmp(&wanted) {
-                std::cmp::Ordering::Less => self.rows = rest,
-                std::cmp::Ordering::Equal => return Some(row),
-                std::cmp::Ordering::Greater => return None,
-            }
-        }
-        None
-    }
 }

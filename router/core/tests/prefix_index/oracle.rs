@@ -1,0 +1,171 @@
+//! Random calls, to the index and to its model.
+
+use proptest::prelude::*;
+use router_core::ids::{ScopeId, WorkerId};
+use router_core::index::{Credit, IndexLimits, PrefixIndex};
+
+use crate::model::{Model, Prompt};
+
+#[derive(Debug, Clone)]
+enum Op {
+    Credit {
+        scope: u32,
+        prompt: Prompt,
+        worker: u32,
+    },
+    /// Of the n-th credit that is still out.
+    Withdraw(usize),
+    Clear(u32),
+    Forget(u32),
+    Sweep(usize),
+    Lookup {
+        scope: u32,
+        prompt: Prompt,
+    },
+}
+
+/// Prompts over two or three symbols, so that they share heads; the bytes are cut anywhere in their characters.
+fn prompt() -> impl Strategy<Value = Prompt> {
+    let letters = prop::collection::vec(prop::sample::select(vec!["a", "b", "é", "日"]), 0..14);
+    let text = (letters, 0..3_usize).prop_map(|(letters, lost)| {
+        let text = letters.concat().into_bytes();
+        Prompt::Text(text[..text.len().saturating_sub(lost)].to_vec())
+    });
+    let tokens = prop::collection::vec(0..2_u32, 0..10).prop_map(Prompt::Tokens);
+    let pure = prop::collection::vec(prop::sample::select(b"ab".to_vec()), 0..24).prop_map(Prompt::Text);
+    prop_oneof![text, tokens, pure]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        12 => (0..2_u32, prompt(), 0..4_u32).prop_map(|(scope, prompt, worker)| Op::Credit { scope, prompt, worker }),
+        4 => (0..8_usize).prop_map(Op::Withdraw),
+        2 => (0..4_u32).prop_map(Op::Clear),
+        1 => (0..4_u32).prop_map(Op::Forget),
+        2 => (0..4_usize).prop_map(Op::Sweep),
+        4 => (0..2_u32, prompt()).prop_map(|(scope, prompt)| Op::Lookup { scope, prompt }),
+    ]
+}
+
+/// A credit that may still be withdrawn, in both worlds.
+struct Booking {
+    scope: u32,
+    prompt: Prompt,
+    worker: u32,
+    credit: Credit,
+    epoch: u64,
+}
+
+/// Both worlds side by side. With `exact`, memory is no limit and the model says what every lookup must give.
+struct Pair {
+    index: PrefixIndex,
+    model: Model,
+    bookings: Vec<Booking>,
+    exact: bool,
+}
+
+impl Pair {
+    fn new(max_tree_size: u64, max_tree_bytes: u64) -> Self {
+        let index = PrefixIndex::new(IndexLimits { max_tree_size, max_tree_bytes });
+        let model = Model::new(max_tree_size);
+        Self { index, model, bookings: Vec::new(), exact: max_tree_bytes == u64::MAX >> 1 }
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Credit { scope, prompt, worker } => {
+                let epoch = self.model.credit(*scope, prompt, *worker);
+                let credit = self.index.credit(ScopeId(*scope), prompt.view(), WorkerId(*worker));
+                let (scope, worker, prompt) = (*scope, *worker, prompt.clone());
+                self.agree(scope, &prompt);
+                self.bookings.push(Booking { scope, prompt, worker, credit, epoch });
+            }
+            Op::Withdraw(n) if !self.bookings.is_empty() => {
+                let booking = self.bookings.remove(n % self.bookings.len());
+                let Booking { scope, prompt, worker, credit, epoch } = booking;
+                self.model.withdraw(scope, &prompt, worker, epoch);
+                self.index.withdraw(prompt.view(), credit);
+                self.agree(scope, &prompt);
+            }
+            Op::Withdraw(_) => {}
+            Op::Clear(worker) => {
+                self.model.clear(*worker);
+                self.index.clear(WorkerId(*worker));
+                assert_eq!(self.index.chars_of(WorkerId(*worker)), 0);
+            }
+            Op::Forget(worker) => {
+                self.model.forget(*worker);
+                self.index.forget(WorkerId(*worker));
+                assert_eq!(self.index.chars_of(WorkerId(*worker)), 0);
+            }
+            Op::Sweep(budget) => {
+                self.index.sweep(*budget);
+            }
+            Op::Lookup { scope, prompt } => self.agree(*scope, prompt),
+        }
+        self.index.check().expect("invariants");
+    }
+
+    fn agree(&self, scope: u32, prompt: &Prompt) {
+        let (found, expected) =
+            (self.index.lookup(ScopeId(scope), prompt.view()), self.model.lookup(scope, prompt));
+        assert_eq!(found.prompt_chars(), expected.prompt_chars());
+        if self.exact {
+            assert_eq!(found, expected, "scope {scope}, {prompt:?}");
+        }
+    }
+
+    fn agree_on_everything(&self) {
+        let chars: u64 = (0..4).map(|worker| self.index.chars_of(WorkerId(worker))).sum();
+        assert_eq!(chars, (0..4).map(|worker| self.model.chars(worker)).sum::<u64>());
+        assert_eq!(self.index.stats().evicted_chars, self.model.evicted_chars);
+        for (scope, prompt) in self.model.owned.values().flat_map(|owned| owned.keys()) {
+            self.agree(*scope, prompt);
+        }
+    }
+
+    fn clear(&mut self) {
+        for worker in 0..4 {
+            self.index.forget(WorkerId(worker));
+        }
+        while self.index.sweep(3) {
+            self.index.check().expect("invariants");
+        }
+        let stats = self.index.stats();
+        assert_eq!((stats.nodes, stats.bytes, stats.chars), (0, 0, vec![]));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn agrees_with_the_model(max_tree_size in 0..60_u64, ops in prop::collection::vec(op(), 1..60)) {
+        let mut pair = Pair::new(max_tree_size, u64::MAX >> 1);
+        for op in &ops {
+            pair.apply(op);
+        }
+        pair.agree_on_everything();
+        pair.clear();
+    }
+
+    /// Memory is so short that it, not the characters, decides. What is left must still be true.
+    #[test]
+    fn short_of_memory_it_forgets_but_never_invents(
+        max_tree_bytes in 8_000..40_000_u64,
+        ops in prop::collection::vec(op(), 1..150),
+    ) {
+        let mut pair = Pair::new(1_000_000, max_tree_bytes);
+        for op in &ops {
+            pair.apply(op);
+            if let Op::Credit { scope, prompt, .. } | Op::Lookup { scope, prompt } = op {
+                let found = pair.index.lookup(ScopeId(*scope), prompt.view());
+                let all = pair.model.lookup(*scope, prompt);
+                for &(worker, chars) in found.rows() {
+                    prop_assert!(chars <= all.of(worker), "{worker:?}: {chars} of {all:?}");
+                }
+            }
+        }
+        pair.clear();
+    }
+}
