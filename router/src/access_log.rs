@@ -57,6 +57,12 @@ pub(crate) struct Decision<'a> {
     pub(crate) predicted_tokens: Option<u64>,
 }
 
+/// As much of a foreign text as a line takes.
+pub(crate) fn excerpt(text: &str) -> Box<str> {
+    // At least as much: the line cuts by bytes.
+    text.chars().take(line::MAX_VALUE + 1).collect::<String>().into()
+}
+
 /// Whether lines are wanted now.
 pub(crate) fn is_on(form: AccessLog) -> bool {
     form != AccessLog::Off && tracing::enabled!(tracing::Level::INFO)

@@ -37,6 +37,7 @@ struct WorkerInfo {
     cost: f64,
     worker_type: &'static str,
     is_healthy: bool,
+    circuit_breaker: &'static str,
     /// Requests in flight.
     load: u64,
     connection_mode: &'static str,
@@ -95,6 +96,7 @@ pub(crate) fn workers(shared: &Shared, health_checks: bool) -> Response<Body> {
             cost: COST,
             worker_type: row.worker.role.label(),
             is_healthy: row.worker.healthy,
+            circuit_breaker: row.breaker.state.label(),
             load: row.load.requests,
             connection_mode: "http",
             runtime_type: "sglang",

@@ -29,3 +29,8 @@ impl Clock {
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+/// Nanoseconds in seconds, at least 1. Rounded up, so that whoever waits as long as told is not too early.
+pub(crate) fn whole_seconds(nanoseconds: u64) -> u64 {
+    nanoseconds.div_ceil(1_000_000_000).max(1)
+}

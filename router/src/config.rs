@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
 use router_core::{AdmissionConfig, BreakerConfig, PolicyConfig, RetryConfig};
 
 use crate::api_key::ApiKey;
@@ -24,8 +24,6 @@ pub(crate) struct Config {
     pub(crate) health: Option<HealthConfig>,
     /// `None`: workers have no breakers.
     pub(crate) breaker: Option<BreakerConfig>,
-    /// Whether a worker is tried although every breaker is open.
-    pub(crate) try_least_bad: bool,
     /// How long running requests may go on after the first signal.
     pub(crate) shutdown_grace: Duration,
     /// Stop when standard input closes.
@@ -57,6 +55,13 @@ pub(crate) struct Settings {
     pub(crate) duration_buckets: Vec<f64>,
 }
 
+impl Settings {
+    /// Whether a request shows the key that clients need, or none is needed.
+    pub(crate) fn admits(&self, headers: &HeaderMap) -> bool {
+        self.api_key.as_ref().is_none_or(|key| key.admits(headers))
+    }
+}
+
 /// How long things may take.
 #[derive(Debug, Clone)]
 pub(crate) struct Timeouts {
@@ -66,6 +71,8 @@ pub(crate) struct Timeouts {
     pub(crate) first_byte: Option<Duration>,
     /// Longest silence of a worker within an answer.
     pub(crate) silence: Option<Duration>,
+    /// Longest silence of a client within the body of its request.
+    pub(crate) upload_silence: Option<Duration>,
     /// From the arrival of a request's head to the end of its answer.
     pub(crate) request: Duration,
 }

@@ -8,8 +8,8 @@ use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::body::Body;
 
-/// An answer, and the code of the refusal if the router made it itself.
-pub(crate) type Answer = (Response<Body>, &'static str);
+/// An answer, and the refusal if it is one of the router's own.
+pub(crate) type Answer = (Response<Body>, Option<Refusal>);
 
 /// Carries the code of a refusal.
 pub(crate) const ERROR_CODE: HeaderName = HeaderName::from_static("x-router-error-code");
@@ -17,7 +17,7 @@ pub(crate) const ERROR_CODE: HeaderName = HeaderName::from_static("x-router-erro
 pub(crate) const GATEWAY_ERROR_CODE: HeaderName = HeaderName::from_static("x-smg-error-code");
 
 /// Why the router answered in a worker's place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The path is none of ours.
     NotFound,
@@ -34,7 +34,7 @@ pub(crate) enum Refusal {
     /// The client did not show `--api-key`.
     Unauthorized,
     /// The router was started without workers.
-    NoWorkers,
+    NoWorkers { retry_after_secs: u64 },
     /// None of the workers is healthy; one may be in so many seconds.
     NoneHealthy { retry_after_secs: u64 },
     /// There are healthy workers, and the breakers of all of them are open for so long.
@@ -46,7 +46,7 @@ pub(crate) enum Refusal {
     /// It waited in the queue for `--queue-timeout-secs`.
     QueueTimeout { retry_after_secs: u64 },
     /// The request names a worker that cannot have it.
-    TargetUnavailable,
+    TargetUnavailable { retry_after_secs: u64 },
     /// The assigned worker did not accept a connection.
     ConnectFailed,
     /// It did not do so within `--connect-timeout-secs`.
@@ -62,146 +62,138 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// The status, the stable code, OpenAI's error type and the text for the client.
-    const fn parts(self) -> (StatusCode, &'static str, &'static str, &'static str) {
-        const CLIENT: &str = "invalid_request_error";
-        const SERVER: &str = "server_error";
+    const fn status(self) -> StatusCode {
         match self {
-            Self::NotFound => (StatusCode::NOT_FOUND, "not_found", CLIENT, "The router has no such path."),
-            Self::MethodNotAllowed { .. } => (
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method_not_allowed",
-                CLIENT,
-                "This path is not served with this method.",
-            ),
-            Self::PayloadTooLarge => (
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "payload_too_large",
-                CLIENT,
-                "The request body is longer than the router accepts.",
-            ),
-            Self::BadBody => (
-                StatusCode::BAD_REQUEST,
-                "body_not_received",
-                CLIENT,
-                "The request body could not be received in full.",
-            ),
-            Self::UnsupportedCoding => (
-                StatusCode::NOT_IMPLEMENTED,
-                "unsupported_transfer_coding",
-                CLIENT,
-                "The router takes no Transfer-Encoding but chunked. Name the body's coding in Content-Encoding.",
-            ),
-            Self::RequestTimeout => (
-                StatusCode::REQUEST_TIMEOUT,
-                "request_timeout",
-                CLIENT,
-                "The request body did not come in time.",
-            ),
-            Self::Unauthorized => (
-                StatusCode::UNAUTHORIZED,
-                "invalid_api_key",
-                CLIENT,
-                "The API key is missing or wrong. Send it as `Authorization: Bearer KEY`.",
-            ),
-            Self::NoWorkers => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "no_workers",
-                SERVER,
-                "The router has no workers. Its operator must name some with --worker-urls.",
-            ),
-            Self::NoneHealthy { .. } => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "no_available_workers",
-                SERVER,
-                "None of the router's workers is healthy. Try again later; its operator sees which in /workers.",
-            ),
-            Self::BreakersOpen { .. } => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "circuit_breakers_open",
-                SERVER,
-                "All of the router's workers have failed too often lately and are left alone for a while. Try again \
-                 later.",
-            ),
-            Self::UnknownModel => (
-                StatusCode::NOT_FOUND,
-                "model_not_found",
-                CLIENT,
-                "None of the router's workers serves this model.",
-            ),
-            Self::QueueFull { .. } => (
-                StatusCode::TOO_MANY_REQUESTS,
-                "queue_full",
-                "rate_limit_error",
-                "The router has as many requests under way and waiting as it may. Try again later.",
-            ),
-            Self::QueueTimeout { .. } => (
-                StatusCode::REQUEST_TIMEOUT,
-                "queue_timeout",
-                "rate_limit_error",
-                "The request waited in the router's queue for longer than it may. Try again later.",
-            ),
-            Self::TargetUnavailable => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "target_worker_unavailable",
-                SERVER,
-                "The worker named by X-SMG-Target-Worker is unknown or unhealthy. Name another, or leave the header \
-                 out.",
-            ),
-            Self::ConnectFailed => (
-                StatusCode::BAD_GATEWAY,
-                "upstream_connect_failed",
-                SERVER,
-                "The worker assigned to this request could not be reached.",
-            ),
-            Self::ConnectTimeout => (
-                StatusCode::GATEWAY_TIMEOUT,
-                "upstream_connect_timeout",
-                SERVER,
-                "The worker assigned to this request did not accept a connection in time.",
-            ),
-            Self::FirstByteTimeout => (
-                StatusCode::GATEWAY_TIMEOUT,
-                "upstream_first_byte_timeout",
-                SERVER,
-                "The worker did not begin to answer in time.",
-            ),
-            Self::UpstreamBroken => (
-                StatusCode::BAD_GATEWAY,
-                "upstream_connection_lost",
-                SERVER,
-                "The worker's connection was lost before it answered.",
-            ),
-            Self::UpstreamInvalid => (
-                StatusCode::BAD_GATEWAY,
-                "upstream_invalid_answer",
-                SERVER,
-                "The worker's answer cannot be passed on.",
-            ),
-            Self::UpstreamTimeout => (
-                StatusCode::GATEWAY_TIMEOUT,
-                "upstream_timeout",
-                SERVER,
-                "The worker did not answer in time.",
-            ),
+            Self::NotFound | Self::UnknownModel => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
+            Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BadBody => StatusCode::BAD_REQUEST,
+            Self::UnsupportedCoding => StatusCode::NOT_IMPLEMENTED,
+            Self::RequestTimeout | Self::QueueTimeout { .. } => StatusCode::REQUEST_TIMEOUT,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::NoWorkers { .. }
+            | Self::NoneHealthy { .. }
+            | Self::BreakersOpen { .. }
+            | Self::TargetUnavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::ConnectFailed | Self::UpstreamBroken | Self::UpstreamInvalid => StatusCode::BAD_GATEWAY,
+            Self::ConnectTimeout | Self::FirstByteTimeout | Self::UpstreamTimeout => {
+                StatusCode::GATEWAY_TIMEOUT
+            }
         }
     }
 
-    /// The stable code, for headers and metric labels.
-    const fn code(self) -> &'static str {
-        self.parts().1
+    /// The stable code, for programs.
+    pub(crate) const fn code(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::MethodNotAllowed { .. } => "method_not_allowed",
+            Self::PayloadTooLarge => "payload_too_large",
+            Self::BadBody => "body_not_received",
+            Self::UnsupportedCoding => "unsupported_transfer_coding",
+            Self::RequestTimeout => "request_timeout",
+            Self::Unauthorized => "invalid_api_key",
+            Self::NoWorkers { .. } => "no_workers",
+            Self::NoneHealthy { .. } => "no_available_workers",
+            Self::BreakersOpen { .. } => "circuit_breakers_open",
+            Self::UnknownModel => "model_not_found",
+            Self::QueueFull { .. } => "queue_full",
+            Self::QueueTimeout { .. } => "queue_timeout",
+            Self::TargetUnavailable { .. } => "target_worker_unavailable",
+            Self::ConnectFailed => "upstream_connect_failed",
+            Self::ConnectTimeout => "upstream_connect_timeout",
+            Self::FirstByteTimeout => "upstream_first_byte_timeout",
+            Self::UpstreamBroken => "upstream_connection_lost",
+            Self::UpstreamInvalid => "upstream_invalid_answer",
+            Self::UpstreamTimeout => "upstream_timeout",
+        }
     }
 
-    /// The answer to the client, with the code.
+    /// OpenAI's error type.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::QueueFull { .. } | Self::QueueTimeout { .. } => "rate_limit_error",
+            _ if self.status().is_client_error() || self == Self::UnsupportedCoding => {
+                "invalid_request_error"
+            }
+            _ => "server_error",
+        }
+    }
+
+    /// The text for the client: what is wrong, and what helps.
+    const fn message(self) -> &'static str {
+        match self {
+            Self::NotFound => "The router has no such path.",
+            Self::MethodNotAllowed { .. } => {
+                "This path is not served with this method; the Allow header names those that are."
+            }
+            Self::PayloadTooLarge => {
+                "The request body is longer than the router accepts. Send less, or have its operator raise \
+                 --max-payload-size."
+            }
+            Self::BadBody => "The request body could not be received in full.",
+            Self::UnsupportedCoding => {
+                "The router takes no Transfer-Encoding but chunked. Name the body's coding in Content-Encoding."
+            }
+            Self::RequestTimeout => "The request body did not come in time.",
+            Self::Unauthorized => "The API key is missing or wrong. Send it as `Authorization: Bearer KEY`.",
+            Self::NoWorkers { .. } => {
+                "The router has no workers. Its operator must name some with --worker-urls."
+            }
+            Self::NoneHealthy { .. } => {
+                "None of the router's workers is healthy. Try again later; its operator sees which in /workers."
+            }
+            Self::BreakersOpen { .. } => {
+                "All of the router's workers have failed too often lately and are left alone for a while. Try again \
+                 later; its operator finds the reasons in the log."
+            }
+            Self::UnknownModel => {
+                "None of the router's workers serves this model. Its operator sees which models there are in /workers."
+            }
+            Self::QueueFull { .. } => {
+                "The router has as many requests under way and waiting as it may. Try again later."
+            }
+            Self::QueueTimeout { .. } => {
+                "The request waited in the router's queue for longer than it may. Try again later."
+            }
+            Self::TargetUnavailable { .. } => {
+                "The worker named by X-SMG-Target-Worker is unknown or unhealthy. Name another, or leave the header \
+                 out."
+            }
+            Self::ConnectFailed => {
+                "The worker assigned to this request could not be reached. Try again; the router's operator finds the \
+                 reason in its log."
+            }
+            Self::ConnectTimeout => {
+                "The worker assigned to this request did not accept a connection in time. Try again; the router's \
+                 operator finds which in its log."
+            }
+            Self::FirstByteTimeout => {
+                "The worker did not begin to answer in time. Try again later, or ask for less."
+            }
+            Self::UpstreamBroken => {
+                "The worker's connection was lost before it answered. Try again; the router's operator finds the \
+                 reason in its log."
+            }
+            Self::UpstreamInvalid => {
+                "The worker's answer cannot be passed on; the router's operator finds the reason in its log."
+            }
+            Self::UpstreamTimeout => {
+                "The worker did not answer within the router's time limit. Try again later, or ask for less."
+            }
+        }
+    }
+
     pub(crate) fn answer(self) -> Answer {
-        (self.response(), self.code())
+        (self.response(), Some(self))
     }
 
     fn response(self) -> Response<Body> {
-        let (status, code, kind, message) = self.parts();
-        let body = serde_json::json!({"error": {"message": message, "type": kind, "code": code}});
+        let code = self.code();
+        let body =
+            serde_json::json!({"error": {"message": self.message(), "type": self.kind(), "code": code}});
         let mut response = Response::new(Body::own(Bytes::from(body.to_string())));
-        *response.status_mut() = status;
+        *response.status_mut() = self.status();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ERROR_CODE, HeaderValue::from_static(code));
@@ -213,7 +205,9 @@ impl Refusal {
             Self::MethodNotAllowed { allowed } => {
                 headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
             }
-            Self::NoneHealthy { retry_after_secs }
+            Self::NoWorkers { retry_after_secs }
+            | Self::TargetUnavailable { retry_after_secs }
+            | Self::NoneHealthy { retry_after_secs }
             | Self::BreakersOpen { retry_after_secs }
             | Self::QueueFull { retry_after_secs }
             | Self::QueueTimeout { retry_after_secs } => {

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use router_core::{Admission, AdmissionConfig, Arrival, Ticket};
 use tokio::sync::{Notify, oneshot};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, whole_seconds};
 use crate::error::Refusal;
 use crate::metrics::QueueRow;
 
@@ -36,8 +36,8 @@ type Waiter = oneshot::Sender<Option<Permit>>;
 #[derive(Debug)]
 pub(crate) struct Permit(Arc<Gate>);
 
-/// A place in the queue, given up when this is dropped.
-struct Place<'a> {
+/// A request in the queue, which leaves it when this is dropped.
+struct Waiting<'a> {
     gate: &'a Arc<Gate>,
     ticket: Ticket,
 }
@@ -46,10 +46,11 @@ impl Gate {
     /// A gate with these limits; none if there are no limits.
     pub(crate) fn new(clock: Clock, config: &AdmissionConfig) -> Option<Arc<Self>> {
         let machine = Admission::new(config.clone());
+        if machine.is_unlimited() {
+            return None;
+        }
         let state = Mutex::new(State { machine, waiting: BTreeMap::new() });
-        let gate = Self { clock, state, news: Notify::new() };
-        let unlimited = gate.state.lock().machine.is_unlimited();
-        (!unlimited).then(|| Arc::new(gate))
+        Some(Arc::new(Self { clock, state, news: Notify::new() }))
     }
 
     /// Waits for a permit. Dropping the future leaves the queue.
@@ -73,7 +74,7 @@ impl Gate {
             }
         };
         self.news.notify_one();
-        let _place = Place { gate: self, ticket };
+        let _waiting = Waiting { gate: self, ticket };
         match word.await {
             Ok(Some(permit)) => Ok(permit),
             Ok(None) | Err(_) => Err(self.overdue()),
@@ -133,7 +134,7 @@ impl Drop for Permit {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let ticket = self.ticket;
         self.gate.change(|state, now_ns| {
@@ -143,9 +144,4 @@ impl Drop for Place<'_> {
             }
         });
     }
-}
-
-/// Rounded up, so that whoever waits as long as told is not too early.
-pub(crate) fn whole_seconds(nanoseconds: u64) -> u64 {
-    nanoseconds.div_ceil(1_000_000_000).max(1)
 }

@@ -37,6 +37,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a client may take to send a request's head once it has begun, and an idle connection is kept.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(90);
 
+/// How long a request whose head has begun may take to come in full, once the router stops.
+const LAST_HEAD: Duration = Duration::from_secs(1);
+
 /// Why the router does not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
@@ -101,6 +104,8 @@ pub(crate) fn run(config: &Config) -> Result<(), ServeError> {
     let traffic = listen(Surface::Traffic, config.listen)?;
     let metrics = listen(Surface::Metrics, config.metrics_listen)?;
     let (stop_sender, stop) = watch::channel(Stop::Run);
+    // Before anybody is told that we are here, and may tell us to go.
+    stop::with_signals(stop_sender.clone())?;
     announce(&traffic, &metrics)?;
     let threads: Vec<_> = (1..config.threads)
         .map(|number| {
@@ -109,10 +114,9 @@ pub(crate) fn run(config: &Config) -> Result<(), ServeError> {
         .collect::<Result<_, std::io::Error>>()?;
     let context = Context::new(&shared, config);
     if config.exit_with_stdin {
-        stop::with_stdin(stop_sender.clone())?;
+        stop::with_stdin(stop_sender)?;
     }
     runtime.block_on(async {
-        stop::with_signals(stop_sender)?;
         tasks::start(&context, config);
         let metrics = serve(metrics, Arc::clone(&context), Surface::Metrics, stop.clone(), Duration::ZERO);
         let metrics = tokio::spawn(metrics);
@@ -240,26 +244,40 @@ async fn connection(
     loop {
         tokio::select! {
             biased;
-            ended = serving.as_mut() => break log_end(ended.err()),
+            ended = serving.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!("a client's connection ended early: {error}");
+                    break_off(&stream, turn);
+                }
+                break;
+            }
             // Dropping what is served lets go of the worker.
-            ending = over.as_mut() => break log_cut(ending),
+            ending = over.as_mut() => {
+                log_cut(ending);
+                break_off(&stream, turn);
+                break;
+            }
             () = stop::reached(&mut stop, Stop::Drain), if !draining => {
                 draining = true;
                 serving.as_mut().graceful_shutdown();
             }
+            // A request that has not come by now will not be waited for.
+            () = tokio::time::sleep(LAST_HEAD), if draining && !turn.is_busy() => break,
         }
     }
 }
 
-fn log_end(error: Option<hyper::Error>) {
-    if let Some(error) = error {
-        tracing::debug!("a client's connection ended early: {error}");
+/// Makes the end of a connection an error for a client that would take it for the end of its answer.
+fn break_off(stream: &TcpStream, turn: &Turn) {
+    if turn.ends_by_close() {
+        // A reset instead of an orderly end; a socket that refuses the option is gone already.
+        let _ = rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO));
     }
 }
 
 fn log_cut(ending: Ending) {
     match ending {
         Ending::ClientLeft => tracing::debug!("a client left before the end of its answer"),
-        Ending::Expired => tracing::warn!("the answer took longer than the request's time limit"),
+        Ending::Expired => tracing::debug!("the request's time limit ended a connection"),
     }
 }

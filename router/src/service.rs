@@ -17,30 +17,34 @@ use crate::server::{Context, Surface};
 struct Route {
     /// Also the value of the metric label.
     path: &'static str,
+    /// Whether it shows what only those may see who hold the key, where there is one.
+    guarded: bool,
     answer: fn(&Context) -> Response<Body>,
 }
 
 /// What is served beside the proxied endpoints. A new route is a new row.
 const OWN_ROUTES: &[Route] = &[
-    Route { path: "/health", answer: |_| admin::alive() },
-    Route { path: "/liveness", answer: |_| admin::alive() },
-    Route { path: "/readiness", answer: |context| admin::readiness(&context.shared) },
-    Route { path: "/workers", answer: |context| admin::workers(&context.shared, context.health_checks) },
+    Route { path: "/health", guarded: false, answer: |_| admin::alive() },
+    Route { path: "/liveness", guarded: false, answer: |_| admin::alive() },
+    Route { path: "/readiness", guarded: false, answer: |context| admin::readiness(&context.shared) },
+    Route {
+        path: "/workers",
+        guarded: true,
+        answer: |context| admin::workers(&context.shared, context.health_checks),
+    },
 ];
 
-/// The paths that all workers are asked for, as metric labels.
-const ABORT: &str = "/abort_request";
-const RESPONSE: &str = "/v1/responses/{id}";
-const CANCEL: &str = "/v1/responses/{id}/cancel";
-
 /// What a path of the traffic listener stands for.
+#[derive(Clone, Copy)]
 enum Target {
-    /// This row of the endpoint table.
+    /// This place of the endpoint table.
     Endpoint(usize),
-    /// What one of the workers holds; the path as a label, and its method.
-    Owned(&'static str, Method),
-    /// What all workers are told.
-    Everyone,
+    /// A request under way somewhere, to be ended.
+    Abort,
+    /// A response that one of the workers holds.
+    Held,
+    /// The same, to be ended.
+    Cancel,
     Own(&'static Route),
     Nothing,
 }
@@ -53,10 +57,12 @@ pub(crate) async fn respond(
     request: Request<Incoming>,
 ) -> Answer {
     turn.begin();
-    match surface {
+    let answer = match surface {
         Surface::Traffic => traffic(context, turn, request).await,
         Surface::Metrics => metrics(context, &request),
-    }
+    };
+    turn.answered();
+    answer
 }
 
 async fn traffic(context: &Arc<Context>, turn: &Arc<Turn>, request: Request<Incoming>) -> Answer {
@@ -66,9 +72,9 @@ async fn traffic(context: &Arc<Context>, turn: &Arc<Turn>, request: Request<Inco
         _ => "req-",
     };
     let id = request_id::of(request.headers(), &context.shared.settings.request_id_headers, prefix);
-    let (mut response, code) = dispatch(context, turn, target, request, id.clone()).await;
+    let (mut response, refusal) = dispatch(context, turn, target, request, id.clone()).await;
     response.headers_mut().insert(REQUEST_ID, id);
-    (response, code)
+    (response, refusal)
 }
 
 /// Whether somebody answers this path already.
@@ -80,84 +86,82 @@ fn target(path: &str, extra: &[String]) -> Target {
     if let Some(at) = proxy::find(path, extra) {
         return Target::Endpoint(at);
     }
-    if path == ABORT {
-        return Target::Everyone;
+    if path == "/abort_request" {
+        return Target::Abort;
     }
     if let Some(id) = path.strip_prefix("/v1/responses/") {
         return match id.split_once('/') {
-            None if !id.is_empty() => Target::Owned(RESPONSE, Method::GET),
-            Some((id, "cancel")) if !id.is_empty() => Target::Owned(CANCEL, Method::POST),
+            None if !id.is_empty() => Target::Held,
+            Some((id, "cancel")) if !id.is_empty() => Target::Cancel,
             _ => Target::Nothing,
         };
     }
     OWN_ROUTES.iter().find(|route| route.path == path).map_or(Target::Nothing, Target::Own)
 }
 
+impl Target {
+    /// The value of the metric label.
+    fn label(self) -> &'static str {
+        match self {
+            // Paths that the operator allows have no name of their own here.
+            Self::Endpoint(at) => {
+                Some(proxy::endpoint_at(at).path).filter(|path| !path.is_empty()).unwrap_or("other")
+            }
+            Self::Abort => "/abort_request",
+            Self::Held => "/v1/responses/{id}",
+            Self::Cancel => "/v1/responses/{id}/cancel",
+            Self::Own(route) => route.path,
+            Self::Nothing => "other",
+        }
+    }
+
+    /// The methods that it is served with, as `Allow` names them.
+    fn allowed(self) -> &'static str {
+        match self {
+            Self::Endpoint(_) | Self::Abort | Self::Cancel => "POST",
+            Self::Held => "GET",
+            Self::Own(_) => "GET, HEAD",
+            Self::Nothing => "",
+        }
+    }
+}
+
 async fn dispatch(
     context: &Arc<Context>,
     turn: &Arc<Turn>,
     target: Target,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
     id: HeaderValue,
 ) -> Answer {
-    if let Target::Endpoint(at) = target
-        && request.method() == Method::POST
-    {
+    let is_allowed = target.allowed().split(", ").any(|method| method == request.method().as_str());
+    if let (Target::Endpoint(at), true) = (target, is_allowed) {
         // It takes its own notes.
         return proxy::handle(context, turn, at, request, id).await;
     }
-    let answer = elsewhere(context, turn, target, request, id).await;
-    context.shared.metrics.answered(answer.0.status(), answer.1);
-    answer
-}
-
-async fn elsewhere(
-    context: &Arc<Context>,
-    turn: &Arc<Turn>,
-    target: Target,
-    request: Request<Incoming>,
-    id: HeaderValue,
-) -> Answer {
-    let metrics = &context.shared.metrics;
-    let method = request.method().clone();
-    match target {
-        Target::Endpoint(at) => {
-            let path = proxy::endpoint_at(at).path;
-            metrics.arrived_elsewhere(&method, if path.is_empty() { "other" } else { path });
-            Refusal::MethodNotAllowed { allowed: "POST" }.answer()
-        }
-        Target::Everyone => {
-            metrics.arrived_elsewhere(&method, ABORT);
-            match method {
-                Method::POST => proxy::tell_all(context, turn, request, id).await,
-                _ => Refusal::MethodNotAllowed { allowed: "POST" }.answer(),
-            }
-        }
-        Target::Owned(label, served) => {
-            metrics.arrived_elsewhere(&method, label);
-            match method == served {
-                true => proxy::find_owner(context, turn, request, id).await,
-                false if served == Method::GET => Refusal::MethodNotAllowed { allowed: "GET" }.answer(),
-                false => Refusal::MethodNotAllowed { allowed: "POST" }.answer(),
-            }
-        }
-        Target::Own(route) => {
-            metrics.arrived_elsewhere(&method, route.path);
-            match method {
-                Method::GET | Method::HEAD => ((route.answer)(context), ""),
-                _ => Refusal::MethodNotAllowed { allowed: "GET, HEAD" }.answer(),
-            }
-        }
-        Target::Nothing => {
-            metrics.arrived_elsewhere(&method, "other");
-            Refusal::NotFound.answer()
-        }
+    let shared = &context.shared;
+    shared.metrics.arrived_elsewhere(request.method(), target.label());
+    if !is_allowed {
+        // A client that is still sending would not see why this is refused.
+        proxy::discard(&mut request).await;
     }
+    let answer = match target {
+        Target::Nothing => Refusal::NotFound.answer(),
+        _ if !is_allowed => Refusal::MethodNotAllowed { allowed: target.allowed() }.answer(),
+        Target::Abort | Target::Held | Target::Cancel => proxy::ask_around(context, turn, request, id).await,
+        Target::Own(route) if route.guarded && !shared.settings.admits(request.headers()) => {
+            Refusal::Unauthorized.answer()
+        }
+        Target::Own(route) => ((route.answer)(context), None),
+        // Only one with another method comes here, and that was refused.
+        Target::Endpoint(_) => Refusal::NotFound.answer(),
+    };
+    shared.metrics.answered(answer.0.status(), answer.1);
+    answer
 }
 
 fn metrics(context: &Context, request: &Request<Incoming>) -> Answer {
     match (request.uri().path(), request.method()) {
-        ("/metrics", &Method::GET) => (admin::metrics(&context.shared), ""),
+        ("/metrics", &Method::GET) => (admin::metrics(&context.shared), None),
         ("/metrics", _) => Refusal::MethodNotAllowed { allowed: "GET" }.answer(),
         _ => Refusal::NotFound.answer(),
     }

@@ -21,6 +21,8 @@ use crate::upstream::Address;
 /// The state of the process.
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
+    /// Of every random choice.
+    pub(crate) seed: u64,
     /// Locked for the length of a decision or of a note in the books, never across an await.
     pub(crate) router: Mutex<Router>,
     /// Only under policies that look at it.
@@ -87,7 +89,6 @@ impl Shared {
         let mut router = Router::new(RouterConfig {
             load_poll_interval_ns: nanoseconds(config.load_poll_interval),
             breaker: config.breaker,
-            try_least_bad: config.try_least_bad,
             ..RouterConfig::new(config.policy.clone(), config.seed)
         })?;
         let fleet = config.workers.iter().map(|address| {
@@ -104,6 +105,7 @@ impl Shared {
         let metrics = Metrics::new(config.policy.row(), known.chain(extra), config.workers.len(), buckets);
         Ok(Self {
             clock,
+            seed: config.seed,
             router: Mutex::new(router),
             index,
             fleet,

@@ -35,7 +35,12 @@ pub(crate) fn with_signals(stop: watch::Sender<Stop>) -> std::io::Result<()> {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            tracing::info!("signal received: {next:?}");
+            match next {
+                Stop::Now => tracing::info!("a second signal: ending at once"),
+                _ => tracing::info!(
+                    "signal received: what is under way may finish; a second signal ends at once"
+                ),
+            }
             stop.send_replace(next);
         }
         // Keeps the channel open: a closed one would look like a change to those who wait.

@@ -6,7 +6,7 @@
 use super::time::{push_padded, push_rfc3339};
 
 /// Longest value from outside that is written, in bytes.
-const MAX_VALUE: usize = 128;
+pub(super) const MAX_VALUE: usize = 128;
 
 /// A line that is being written.
 #[derive(Debug)]

@@ -88,7 +88,6 @@ pub(super) fn parse(args: impl Iterator<Item = OsString>) -> Result<Parsed, Stop
     let policy = policy::read(&matches, &mut warnings).map_err(Stop::Wrong)?;
     let traffic = args.traffic.resolve(&mut warnings)?;
     let limits = args.limits.resolve()?;
-    let breaker = args.breaker.resolve(&mut warnings);
     let observe = args.observe.resolve()?;
     let settings = Settings {
         max_payload_size: limits.max_payload_size,
@@ -115,8 +114,7 @@ pub(super) fn parse(args: impl Iterator<Item = OsString>) -> Result<Parsed, Stop
         settings,
         load_poll_interval: process.load_poll_interval_secs,
         health: args.health.resolve(),
-        breaker: breaker.config,
-        try_least_bad: breaker.try_least_bad,
+        breaker: args.breaker.resolve(&mut warnings),
         shutdown_grace: Duration::from_secs(process.shutdown_grace_period_secs),
         exit_with_stdin: process.exit_with_stdin,
     };

@@ -51,16 +51,9 @@ pub(super) struct BreakerArgs {
     disable_circuit_breaker: bool,
 }
 
-/// What the flags mean.
-#[derive(Debug)]
-pub(super) struct Breaker {
-    /// `None` when there is none.
-    pub(super) config: Option<BreakerConfig>,
-    pub(super) try_least_bad: bool,
-}
-
 impl BreakerArgs {
-    pub(super) fn resolve(self, warnings: &mut Vec<String>) -> Breaker {
+    /// What the flags mean; `None`: workers have no breakers.
+    pub(super) fn resolve(self, warnings: &mut Vec<String>) -> Option<BreakerConfig> {
         if self.cb_window_duration_secs.is_some() {
             let fact = "failures are counted in a row, not within a time";
             warnings.push(format!("--cb-window-duration-secs has no effect: {fact}"));
@@ -70,10 +63,8 @@ impl BreakerArgs {
             success_threshold: self.cb_success_threshold,
             open_ns: self.cb_timeout_duration_secs * NS_PER_SECOND,
             half_open_permits: self.cb_half_open_permits,
-        };
-        Breaker {
-            config: (!self.disable_circuit_breaker).then_some(config),
             try_least_bad: self.cb_try_least_bad,
-        }
+        };
+        (!self.disable_circuit_breaker).then_some(config)
     }
 }

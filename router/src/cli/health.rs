@@ -19,8 +19,8 @@ pub(super) struct HealthArgs {
     /// Seconds that a health probe may take
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = whole(1..=MAX_SECONDS))]
     health_check_timeout_secs: u64,
-    /// Seconds between two health probes of a worker; one that is unhealthy or cannot be connected to is probed every
-    /// second
+    /// Seconds between two health probes of a worker; one that is unhealthy, says that it is unwell or cannot be connected
+    /// to is probed every second
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = whole(1..=MAX_SECONDS))]
     health_check_interval_secs: u64,
     /// Path that is probed

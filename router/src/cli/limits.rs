@@ -1,5 +1,7 @@
 //! How much is let in: size of bodies, concurrency, queue, rate.
 
+use std::num::NonZeroU32;
+
 use clap::Args;
 use router_core::AdmissionConfig;
 
@@ -58,11 +60,10 @@ impl LimitArgs {
             return Err(Stop::wrong("--queue-timeout-secs", problem));
         }
         let admission = AdmissionConfig {
-            max_concurrent: u32::try_from(self.max_concurrent_requests).ok().filter(|limit| *limit > 0),
+            max_concurrent: u32::try_from(self.max_concurrent_requests).ok().and_then(NonZeroU32::new),
             queue_size: self.queue_size,
             queue_timeout_ns: self.queue_timeout_secs * NS_PER_SECOND,
-            tokens_per_second: (self.rate_limit_tokens_per_second > 0)
-                .then_some(self.rate_limit_tokens_per_second),
+            tokens_per_second: NonZeroU32::new(self.rate_limit_tokens_per_second),
         };
         let max_payload_size = usize::try_from(self.max_payload_size).unwrap_or(usize::MAX);
         Ok(Limits { max_payload_size, admission })

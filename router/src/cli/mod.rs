@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 2 the command line is wrong, 5 it cannot start (an address is taken).
 
+mod absent;
 mod args;
 mod breaker;
 mod endpoints;

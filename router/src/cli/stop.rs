@@ -1,6 +1,8 @@
 //! Why there is nothing to run.
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::absent;
 
 /// What ends the program before it begins.
 #[derive(Debug)]
@@ -23,9 +25,16 @@ impl From<clap::Error> for Stop {
         if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
             return Self::Show(error.to_string());
         }
+        if let (ErrorKind::UnknownArgument, Some(ContextValue::String(argument))) =
+            (error.kind(), error.get(ContextKind::InvalidArg))
+            && let Some(message) = absent::of_gateway(argument)
+        {
+            return Self::Wrong(message);
+        }
         let text = error.to_string();
         let parts = text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim);
         let line = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
+        let line = line.replace(" tip:", "; tip:");
         Self::Wrong(line.trim_start_matches("error: ").replace(" For more information, try '--help'.", ""))
     }
 }

@@ -1,5 +1,6 @@
 //! From what is typed to what the router runs with.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use clap::ValueEnum as _;
@@ -34,7 +35,7 @@ fn without_flags_the_core_s_defaults_hold() {
     assert_eq!(settings.retry, RetryConfig::default());
     assert_eq!(settings.admission, AdmissionConfig::default());
     assert_eq!(config.breaker, Some(BreakerConfig::default()));
-    assert!(!config.try_least_bad && !settings.decision_headers && !config.exit_with_stdin);
+    assert!(!settings.decision_headers && !config.exit_with_stdin);
     assert_eq!(settings.timeouts.request, Duration::from_secs(1800));
     assert_eq!(settings.timeouts.connect, Duration::from_secs(10));
     assert_eq!(settings.timeouts.first_byte, None);
@@ -53,7 +54,7 @@ fn limits_are_read() {
     for (args, expected) in [
         (
             "--max-concurrent-requests 7",
-            AdmissionConfig { max_concurrent: Some(7), ..AdmissionConfig::default() },
+            AdmissionConfig { max_concurrent: NonZeroU32::new(7), ..AdmissionConfig::default() },
         ),
         ("--max-concurrent-requests 0", AdmissionConfig::default()),
         ("--max-concurrent-requests -5", AdmissionConfig::default()),
@@ -67,7 +68,7 @@ fn limits_are_read() {
         ),
         (
             "--rate-limit-tokens-per-second 9",
-            AdmissionConfig { tokens_per_second: Some(9), ..AdmissionConfig::default() },
+            AdmissionConfig { tokens_per_second: NonZeroU32::new(9), ..AdmissionConfig::default() },
         ),
         ("--rate-limit-tokens-per-second 0", AdmissionConfig::default()),
     ] {
@@ -98,16 +99,17 @@ fn retries_are_read() {
 
 #[test]
 fn the_breaker_is_read() {
-    let all = "--cb-failure-threshold 1 --cb-success-threshold 2 --cb-timeout-duration-secs 3 --cb-half-open-permits 4";
+    let all = "--cb-failure-threshold 1 --cb-success-threshold 2 --cb-timeout-duration-secs 3 --cb-half-open-permits 4 \
+               --cb-try-least-bad";
     let expected = BreakerConfig {
         failure_threshold: 1,
         success_threshold: 2,
         open_ns: 3 * SECOND,
         half_open_permits: 4,
+        try_least_bad: true,
     };
     assert_eq!(config(all).breaker, Some(expected));
     assert_eq!(config(&format!("{all} --disable-circuit-breaker")).breaker, None);
-    assert!(config("--cb-try-least-bad").try_least_bad);
     let said = parsed("--cb-window-duration-secs 30").warnings.join(" ");
     assert!(said.contains("--cb-window-duration-secs has no effect"), "{said}");
 }

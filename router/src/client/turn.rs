@@ -17,6 +17,10 @@ pub(crate) struct Turn {
     state: Mutex<State>,
     /// Whether the client does not take what is written to it.
     blocked: AtomicBool,
+    /// Whether a request is with the service.
+    handling: AtomicBool,
+    /// Whether the end of the connection is the only sign of the answer's end.
+    ends_by_close: AtomicBool,
 }
 
 struct State {
@@ -62,12 +66,34 @@ impl Turn {
     /// A connection whose requests may take this long. Needs a runtime around it.
     pub(crate) fn new(limit: Duration) -> Arc<Self> {
         let state = State { deadline: Box::pin(sleep(limit)), stage: Stage::Own, expired: None };
-        Arc::new(Self { limit, state: Mutex::new(state), blocked: AtomicBool::new(false) })
+        Arc::new(Self {
+            limit,
+            state: Mutex::new(state),
+            blocked: AtomicBool::new(false),
+            handling: AtomicBool::new(false),
+            ends_by_close: AtomicBool::new(false),
+        })
     }
 
     /// A request came: its time runs from now.
     pub(crate) fn begin(&self) {
         self.state.lock().deadline.as_mut().reset(Instant::now() + self.limit);
+        self.handling.store(true, Ordering::Relaxed);
+    }
+
+    /// The service has given the request's answer.
+    pub(crate) fn answered(&self) {
+        self.handling.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a request has come whose answer is not over, as far as workers are concerned.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.handling.load(Ordering::Relaxed) || self.state.lock().stage != Stage::Own
+    }
+
+    /// Whether an answer that breaks off would look whole if the connection were closed properly.
+    pub(crate) fn ends_by_close(&self) -> bool {
+        self.ends_by_close.load(Ordering::Relaxed)
     }
 
     /// Waits for the end of the current request's time.
@@ -116,6 +142,11 @@ impl Turn {
 }
 
 impl Engaged {
+    /// The client has no other sign of the answer's end than that of the connection.
+    pub(crate) fn ends_by_close(&self) {
+        self.0.ends_by_close.store(true, Ordering::Relaxed);
+    }
+
     /// The answer begins.
     pub(crate) fn answering(&self) {
         self.0.state.lock().stage = Stage::Answering;

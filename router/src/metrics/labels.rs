@@ -1,21 +1,23 @@
 //! Label values that are a choice among few, as types.
 
+use http::StatusCode;
 use router_core::Cause;
 
-/// Kinds of failed requests, of which the first five are the gateway's.
+use crate::error::Refusal;
+
+/// Kinds of failed requests, of which the first four are the gateway's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestError {
     NoWorkers,
     Timeout,
     Backend,
     Validation,
-    Internal,
     Overloaded,
 }
 
 impl RequestError {
-    pub(super) const ALL: [Self; 6] =
-        [Self::NoWorkers, Self::Timeout, Self::Backend, Self::Validation, Self::Internal, Self::Overloaded];
+    pub(super) const ALL: [Self; 5] =
+        [Self::NoWorkers, Self::Timeout, Self::Backend, Self::Validation, Self::Overloaded];
 
     pub(super) fn label(self) -> &'static str {
         match self {
@@ -23,30 +25,48 @@ impl RequestError {
             Self::Timeout => "timeout",
             Self::Backend => "backend_error",
             Self::Validation => "validation_error",
-            Self::Internal => "internal_error",
             Self::Overloaded => "overloaded",
         }
     }
 
-    /// The kind of an answer, by its status and by the router's own code, empty if it is a worker's; `None` if it is
-    /// no failure.
-    pub(crate) fn of_answer(status: u16, code: &str) -> Option<Self> {
-        match (status, !code.is_empty()) {
-            (..400, _) => None,
-            _ if is_turned_away(code) => Some(Self::Overloaded),
-            (408 | 504, _) => Some(Self::Timeout),
-            (429, _) => Some(Self::Overloaded),
-            (503, true) => Some(Self::NoWorkers),
-            (500, true) => Some(Self::Internal),
-            (501, true) | (..500, _) => Some(Self::Validation),
+    /// The kind of a worker's answer, by its status; `None` if it is no failure.
+    pub(crate) fn of_status(status: StatusCode) -> Option<Self> {
+        match status.as_u16() {
+            ..400 => None,
+            408 | 504 => Some(Self::Timeout),
+            429 => Some(Self::Overloaded),
+            400..500 => Some(Self::Validation),
             _ => Some(Self::Backend),
+        }
+    }
+
+    /// The kind of a refusal.
+    pub(crate) fn of_refusal(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::QueueFull { .. } | Refusal::QueueTimeout { .. } => Self::Overloaded,
+            Refusal::NoWorkers { .. }
+            | Refusal::NoneHealthy { .. }
+            | Refusal::BreakersOpen { .. }
+            | Refusal::TargetUnavailable { .. } => Self::NoWorkers,
+            Refusal::RequestTimeout
+            | Refusal::ConnectTimeout
+            | Refusal::FirstByteTimeout
+            | Refusal::UpstreamTimeout => Self::Timeout,
+            Refusal::ConnectFailed | Refusal::UpstreamBroken | Refusal::UpstreamInvalid => Self::Backend,
+            Refusal::NotFound
+            | Refusal::MethodNotAllowed { .. }
+            | Refusal::PayloadTooLarge
+            | Refusal::BadBody
+            | Refusal::UnsupportedCoding
+            | Refusal::Unauthorized
+            | Refusal::UnknownModel => Self::Validation,
         }
     }
 }
 
-/// Whether a refusal with this code is that of the limit on concurrent requests.
-pub(crate) fn is_turned_away(code: &str) -> bool {
-    matches!(code, "queue_full" | "queue_timeout")
+/// Whether it is the limit on concurrent requests that refuses.
+pub(crate) fn is_turned_away(refusal: Refusal) -> bool {
+    RequestError::of_refusal(refusal) == RequestError::Overloaded
 }
 
 /// What went wrong with one try at a worker.
@@ -88,13 +108,13 @@ impl WorkerError {
         }
     }
 
-    /// The error behind the status that the router answers with in a worker's place.
-    pub(crate) fn of_refusal(code: &str) -> Option<Self> {
-        match code {
-            "upstream_connect_failed" | "upstream_connect_timeout" => Some(Self::Connect),
-            "upstream_connection_lost" => Some(Self::ConnectionLost),
-            "upstream_timeout" | "upstream_first_byte_timeout" => Some(Self::Timeout),
-            "upstream_invalid_answer" => Some(Self::InvalidAnswer),
+    /// The worker's error behind a refusal; `None` if it has none in it.
+    pub(crate) fn of_refusal(refusal: Refusal) -> Option<Self> {
+        match refusal {
+            Refusal::ConnectFailed | Refusal::ConnectTimeout => Some(Self::Connect),
+            Refusal::UpstreamBroken => Some(Self::ConnectionLost),
+            Refusal::UpstreamTimeout | Refusal::FirstByteTimeout => Some(Self::Timeout),
+            Refusal::UpstreamInvalid => Some(Self::InvalidAnswer),
             _ => None,
         }
     }
@@ -152,25 +172,31 @@ mod tests {
 
     #[test]
     fn a_failure_has_the_kind_of_who_is_to_blame() {
-        for (status, code, kind) in [
-            (200, "", None),
-            (304, "", None),
-            (400, "", Some("validation_error")),
-            (401, "invalid_api_key", Some("validation_error")),
-            (408, "request_timeout", Some("timeout")),
-            (408, "queue_timeout", Some("overloaded")),
-            (429, "queue_full", Some("overloaded")),
-            (429, "", Some("overloaded")),
-            (500, "", Some("backend_error")),
-            (500, "internal", Some("internal_error")),
-            (501, "unsupported_transfer_coding", Some("validation_error")),
-            (502, "upstream_connect_failed", Some("backend_error")),
-            (503, "", Some("backend_error")),
-            (503, "no_workers", Some("no_workers")),
-            (504, "upstream_timeout", Some("timeout")),
+        for (status, kind) in [
+            (200, None),
+            (304, None),
+            (400, Some("validation_error")),
+            (408, Some("timeout")),
+            (422, Some("validation_error")),
+            (429, Some("overloaded")),
+            (500, Some("backend_error")),
+            (503, Some("backend_error")),
+            (504, Some("timeout")),
         ] {
-            let found = RequestError::of_answer(status, code).map(RequestError::label);
-            assert_eq!(found, kind, "{status} {code}");
+            let status = StatusCode::from_u16(status).expect("a status");
+            assert_eq!(RequestError::of_status(status).map(RequestError::label), kind, "{status}");
+        }
+        for (refusal, kind) in [
+            (Refusal::Unauthorized, "validation_error"),
+            (Refusal::RequestTimeout, "timeout"),
+            (Refusal::QueueTimeout { retry_after_secs: 1 }, "overloaded"),
+            (Refusal::QueueFull { retry_after_secs: 1 }, "overloaded"),
+            (Refusal::UnsupportedCoding, "validation_error"),
+            (Refusal::ConnectFailed, "backend_error"),
+            (Refusal::NoWorkers { retry_after_secs: 1 }, "no_workers"),
+            (Refusal::UpstreamTimeout, "timeout"),
+        ] {
+            assert_eq!(RequestError::of_refusal(refusal).label(), kind, "{refusal:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! State that is not counted but read when somebody asks.
 
-use router_core::BreakerView;
 use router_core::index::IndexStats;
+use router_core::{BreakerView, Tally};
 
 use crate::shared::Shared;
 
@@ -34,6 +34,7 @@ pub(crate) struct WorkerRow {
     /// Characters that the prefix index believes to be in its cache.
     pub(crate) index_chars: u64,
     pub(crate) breaker: BreakerView,
+    pub(crate) tally: Tally,
 }
 
 /// The limit on concurrent requests; all 0 without one.
@@ -65,6 +66,7 @@ impl Live {
             queued_prefill_tokens: row.load.queued_prefill_tokens,
             index_chars: chars(row.worker.id).unwrap_or(0),
             breaker: row.breaker,
+            tally: row.tally,
         });
         let workers = workers.collect();
         drop(router);

@@ -23,6 +23,7 @@ use http::{Method, StatusCode};
 use router_core::Cause;
 use router_core::PolicyRow;
 
+use crate::error::Refusal;
 use histogram::Bounds;
 pub(crate) use histogram::{DURATION_BUCKETS, Gaps, Histogram};
 use in_flight::InFlight;
@@ -210,14 +211,17 @@ impl Metrics {
         self.upstream_answers.add(status, "");
     }
 
-    /// A response head goes out; `error_code` is the router's own, or empty.
-    pub(crate) fn answered(&self, status: StatusCode, error_code: &'static str) {
-        self.answers.add(status, error_code);
-        if is_turned_away(error_code) {
-            increment(&self.admission.turned_away);
-            self.sheds.add(error_code);
-        } else if status == StatusCode::SERVICE_UNAVAILABLE && !error_code.is_empty() {
-            self.sheds.add(error_code);
+    /// A response head goes out; with the refusal if it is the router's own.
+    pub(crate) fn answered(&self, status: StatusCode, refusal: Option<Refusal>) {
+        self.answers.add(status, refusal.map_or("", Refusal::code));
+        let Some(refusal) = refusal else { return };
+        match RequestError::of_refusal(refusal) {
+            RequestError::Overloaded => {
+                increment(&self.admission.turned_away);
+                self.sheds.add(refusal.code());
+            }
+            RequestError::NoWorkers => self.sheds.add(refusal.code()),
+            _ => {}
         }
     }
 

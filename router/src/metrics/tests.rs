@@ -5,6 +5,7 @@ use router_core::{BreakerView, PolicyConfig};
 
 use super::live::WorkerRow;
 use super::*;
+use crate::error::Refusal;
 
 /// Every family that there is. Names that the gateway has too are spelled as there.
 const FAMILIES: &[(&str, &str)] = &[
@@ -75,11 +76,16 @@ fn happen(metrics: &Metrics, model: Option<&str>) {
     metrics.retried(0, 1, Cause::Connect, 0);
     metrics.retried(0, 200, Cause::Status(599), 700_000_000_000);
     metrics.exhausted(1);
-    for (status, code) in [(200, ""), (503, ""), (429, "queue_full"), (503, "no_workers"), (404, "not_found")]
-    {
+    for (status, refusal) in [
+        (200, None),
+        (503, None),
+        (429, Some(Refusal::QueueFull { retry_after_secs: 1 })),
+        (503, Some(Refusal::NoWorkers { retry_after_secs: 1 })),
+        (404, Some(Refusal::NotFound)),
+    ] {
         let status = StatusCode::from_u16(status).expect("a status");
         metrics.upstream_answered(status);
-        metrics.answered(status, code);
+        metrics.answered(status, refusal);
     }
     let model = metrics.routes.model(model);
     assert_eq!([0, 1, 2].map(|at| metrics.group(at)), [0, 1, 0]);

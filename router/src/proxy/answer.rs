@@ -133,7 +133,9 @@ impl AnswerBody {
     /// Ends the answer before its end. An error makes hyper drop what it has not written yet; so it is told a moment
     /// later, after it has had the chance to write what the worker did send.
     fn break_off<T>(&mut self, cut: Cut, cx: &mut Context<'_>) -> Poll<T> {
-        tracing::warn!("{cut}");
+        if let Some(booked) = &self.booked {
+            booked.note.complain(&cut);
+        }
         self.settle(Outcome::Failed);
         self.cut = Some(cut);
         cx.waker().wake_by_ref();
@@ -168,9 +170,7 @@ impl AnswerBody {
 
     /// The answer has been read to its end, so its connection may serve another request.
     fn complete(&mut self) {
-        let Some(booked) = &self.booked else { return };
-        let counts = booked.note.counts();
-        let outcome = Outcome::of_status(self.status.as_u16(), counts.cached_tokens, counts.prompt_tokens);
+        let outcome = Outcome::of_status(self.status.as_u16());
         if let Some(Held { connection, pool, key }) = self.settle(outcome) {
             pool.give_back(key, connection);
         }
@@ -190,6 +190,7 @@ impl AnswerBody {
         let Some(booked) = &mut self.booked else { return Outcome::ClientGone };
         let Some(expiry) = booked.engaged.expiry() else { return Outcome::ClientGone };
         booked.note.timed_out();
+        booked.note.complain("the answer took longer than the request's time limit");
         let silent_ns = booked.lease.now_ns().saturating_sub(self.heard_ns);
         match expiry {
             Expiry::ByWorker { limit } if silent_ns >= nanoseconds(limit) / 2 => Outcome::Failed,

@@ -79,14 +79,15 @@ impl Failure {
         matches!(self, Self::NoAnswer(missing) if missing.is_nobody_there())
     }
 
-    /// What it says to the decision whether to try again; `None` if that might do the work twice.
+    /// What it says to the decision whether to try again; `None` if another try is never allowed.
     pub(super) fn cause(&self) -> Option<Cause> {
         match self {
-            Self::NoAnswer(NoAnswer::Connect(_) | NoAnswer::ConnectTimedOut) => Some(Cause::Connect),
-            Self::NoAnswer(NoAnswer::Silent { reused: false, .. }) => Some(Cause::Reset),
-            Self::NoAnswer(NoAnswer::Silent { reused: true, .. } | NoAnswer::Unsent) => {
-                Some(Cause::StaleConnection)
+            // Nothing was written in any of these cases.
+            Self::NoAnswer(NoAnswer::Connect(_) | NoAnswer::ConnectTimedOut | NoAnswer::Unsent) => {
+                Some(Cause::Connect)
             }
+            Self::NoAnswer(NoAnswer::Silent { reused: false, .. }) => Some(Cause::Reset),
+            Self::NoAnswer(NoAnswer::Silent { reused: true, .. }) => Some(Cause::StaleConnection),
             Self::NoAnswer(NoAnswer::Broken(_))
             | Self::NoFirstByte
             | Self::TimedOut { .. }
@@ -108,11 +109,7 @@ impl Failure {
     /// What the client is told.
     pub(super) fn refusal(&self) -> Refusal {
         match self {
-            Self::NoAnswer(NoAnswer::Connect(_)) => Refusal::ConnectFailed,
-            Self::NoAnswer(NoAnswer::ConnectTimedOut) => Refusal::ConnectTimeout,
-            Self::NoAnswer(NoAnswer::Silent { .. } | NoAnswer::Broken(_) | NoAnswer::Unsent) => {
-                Refusal::UpstreamBroken
-            }
+            Self::NoAnswer(missing) => missing.refusal(),
             Self::NoFirstByte => Refusal::FirstByteTimeout,
             Self::TimedOut { .. } => Refusal::UpstreamTimeout,
             Self::Invalid(_) => Refusal::UpstreamInvalid,

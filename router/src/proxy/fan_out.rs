@@ -17,39 +17,16 @@ use crate::error::{Answer, Refusal};
 use crate::server::Context;
 use crate::upstream::{CallError, Callee, call};
 
-/// Longest time for one worker's answer. These are questions, not generations, and the next worker waits.
+/// Longest time for one worker's answer. These are questions, not generations.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asks one worker after the other, healthy ones first, until one knows what the request speaks of; its answer is
-/// given, and if all are at a loss, the last one's.
-pub(crate) async fn find_owner(
-    context: &Arc<Context>,
-    turn: &Arc<Turn>,
-    request: Request<Incoming>,
-    id: HeaderValue,
-) -> Answer {
-    let (head, body) = match receive(context, turn, request).await {
-        Ok(received) => received,
-        Err(refusal) => return refusal.answer(),
-    };
-    let _engaged = turn.engage();
-    let mut last = None;
-    for place in in_order_of_health(context) {
-        let request = attempt::upstream_request(&head, body.clone(), &context.shared.fleet[place], &id);
-        let answer = ask(context, place, request).await;
-        let is_owner = answer.as_ref().is_ok_and(|answer| answer.status() != StatusCode::NOT_FOUND);
-        match (answer, &last) {
-            (Ok(answer), _) if is_owner => return passed_on(answer),
-            (Ok(answer), _) => last = Some(Ok(answer)),
-            (Err(error), None) => last = Some(Err(error)),
-            (Err(_), Some(_)) => {}
-        }
-    }
-    outcome(last)
-}
+/// Longest answer: a stored response with all that was generated.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 
-/// Tells all workers at once. One that says yes is enough: the others knew nothing of it.
-pub(crate) async fn tell_all(
+/// Asks all workers at once. The first that says yes gives the answer; if none does, the most telling one is given. The
+/// calls go on whatever becomes of the client and of each other: an abort is to be delivered, and what is unknown to a
+/// worker does it no harm.
+pub(crate) async fn ask_around(
     context: &Arc<Context>,
     turn: &Arc<Turn>,
     request: Request<Incoming>,
@@ -59,16 +36,51 @@ pub(crate) async fn tell_all(
         Ok(received) => received,
         Err(refusal) => return refusal.answer(),
     };
-    let _engaged = turn.engage();
     let mut calls = JoinSet::new();
     for (place, member) in context.shared.fleet.iter().enumerate() {
         let request = attempt::upstream_request(&head, body.clone(), member, &id);
         let context = Arc::clone(context);
         calls.spawn(async move { (place, ask(&context, place, request).await) });
     }
-    let mut answers = calls.join_all().await;
-    answers.sort_by_key(|(place, answer)| (!answer.as_ref().is_ok_and(|a| a.status().is_success()), *place));
-    outcome(answers.into_iter().next().map(|(_, answer)| answer))
+    let telling = tokio::spawn(most_telling(calls));
+    let _engaged = turn.engage();
+    tokio::select! {
+        biased;
+        told = telling => match told {
+            Ok(Some(answer)) => outcome(answer),
+            Ok(None) | Err(_) => {
+                Refusal::NoWorkers { retry_after_secs: context.shared.settings.recovery_secs }.answer()
+            }
+        },
+        () = turn.deadline() => Refusal::UpstreamTimeout.answer(),
+    }
+}
+
+type Told = Result<Response<Bytes>, CallError>;
+
+/// The first success, or the best of what came instead; nothing if nobody was asked.
+async fn most_telling(mut calls: JoinSet<(usize, Told)>) -> Option<Told> {
+    let mut others = Vec::new();
+    while let Some(Ok((place, answer))) = calls.join_next().await {
+        if answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
+            calls.detach_all();
+            return Some(answer);
+        }
+        others.push((place, answer));
+    }
+    others.sort_by_key(|(place, answer)| (silence(answer), *place));
+    others.into_iter().next().map(|(_, answer)| answer)
+}
+
+/// How little an answer tells: that it is not found is less than what is wrong with it, and more than a failure.
+fn silence(answer: &Told) -> u8 {
+    match answer.as_ref().map(|answer| answer.status()) {
+        Ok(StatusCode::TOO_MANY_REQUESTS) => 2,
+        Ok(StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) => 1,
+        Ok(status) if status.is_client_error() => 0,
+        Ok(_) => 2,
+        Err(_) => 3,
+    }
 }
 
 async fn receive(
@@ -77,56 +89,36 @@ async fn receive(
     request: Request<Incoming>,
 ) -> Result<(http::request::Parts, Bytes), Refusal> {
     let (head, mut body) = request.into_parts();
-    if context.shared.settings.api_key.as_ref().is_some_and(|key| !key.admits(&head.headers)) {
+    if let Err(refusal) = super::admissible(&context.shared, &head.headers) {
         ingress::discard(&head.headers, &mut body).await;
-        return Err(Refusal::Unauthorized);
+        return Err(refusal);
     }
-    tokio::select! {
-        biased;
-        received = ingress::receive(&head.headers, &mut body, context.shared.settings.max_payload_size) => {
-            Ok((head, received?))
-        }
-        () = turn.deadline() => Err(Refusal::RequestTimeout),
-    }
+    let body = super::receive(context, turn, &head.headers, &mut body).await?;
+    Ok((head, body))
 }
 
-fn in_order_of_health(context: &Context) -> Vec<usize> {
-    let router = context.shared.router.lock();
-    let mut places: Vec<_> = router
-        .workers(context.shared.clock.now_ns())
-        .map(|row| (!row.worker.healthy, context.shared.place(row.worker.id)))
-        .collect();
-    places.sort_unstable();
-    places.into_iter().map(|(_, place)| place).collect()
-}
-
-async fn ask(
-    context: &Context,
-    place: usize,
-    request: Request<Full<Bytes>>,
-) -> Result<Response<Bytes>, CallError> {
+async fn ask(context: &Context, place: usize, request: Request<Full<Bytes>>) -> Told {
     let address = &context.shared.fleet[place].address;
-    let max_answer = context.shared.settings.max_payload_size;
-    let answer =
-        call(&context.pool, Callee { address, key: place, timeout: TIMEOUT, max_answer }, request).await;
+    let callee = Callee { address, key: place, timeout: TIMEOUT, max_answer: MAX_ANSWER_BYTES };
+    let answer = call(&context.pool, callee, request).await;
     if let Err(error) = &answer {
         tracing::warn!(worker = %address.url, "no answer: {error}");
     }
     answer
 }
 
-fn outcome(last: Option<Result<Response<Bytes>, CallError>>) -> Answer {
-    match last {
-        Some(Ok(answer)) => passed_on(answer),
-        Some(Err(CallError::TimedOut)) => Refusal::UpstreamTimeout.answer(),
-        Some(Err(CallError::NoAnswer(_))) => Refusal::ConnectFailed.answer(),
-        Some(Err(CallError::Unreadable)) => Refusal::UpstreamInvalid.answer(),
-        None => Refusal::NoWorkers.answer(),
+fn outcome(answer: Told) -> Answer {
+    match answer {
+        Ok(answer) => passed_on(answer),
+        Err(CallError::TimedOut) => Refusal::UpstreamTimeout.answer(),
+        Err(CallError::NoAnswer(missing)) => missing.refusal().answer(),
+        Err(CallError::Unreadable) => Refusal::UpstreamInvalid.answer(),
     }
 }
 
 fn passed_on(answer: Response<Bytes>) -> Answer {
     let (mut head, body) = answer.into_parts();
+    headers::settle_length(&mut head.headers, Some(body.len() as u64));
     headers::strip_hop_by_hop(&mut head.headers);
-    (Response::from_parts(head, Body::own(body)), "")
+    (Response::from_parts(head, Body::own(body)), None)
 }

@@ -107,6 +107,23 @@ mod tests {
     }
 
     #[test]
+    fn what_a_response_announces_and_repeats_is_no_token() {
+        let delta = "event: response.output_text.delta\n\
+            data: {\"content_index\":0,\"delta\":\"a\",\"type\":\"response.output_text.delta\"}\n\n";
+        let (firsts, _, buckets) = flow(&[
+            (1, "event: response.created\ndata: {\"response\":{},\"type\":\"response.created\"}\n\n"),
+            (10, delta),
+            (14, delta),
+            (
+                900,
+                "event: response.output_text.done\n\
+                data: {\"text\":\"aa\",\"type\":\"response.output_text.done\"}\n\n",
+            ),
+        ]);
+        assert_eq!((firsts, buckets), (vec![10], vec![(0.005, 1)]));
+    }
+
+    #[test]
     fn gaps_add_up_to_the_time_from_first_to_last() {
         let (firsts, sum, _) = flow(&[(5, TWO), (20, TOKEN), (20, TOKEN), (1020, TWO)]);
         assert_eq!((firsts, sum), (vec![5], 1.015));

@@ -3,6 +3,7 @@
 //! All end-to-end fields do, in both directions, repeated ones included. What concerns one connection only
 //! (RFC 9110 section 7.6.1, with the older names) is dropped, and so is whatever `Connection` names.
 
+use http::HeaderValue;
 use http::header::{self, HeaderMap, HeaderName};
 
 /// Fields of one connection, whether `Connection` names them or not.
@@ -24,6 +25,22 @@ pub(crate) fn is_plainly_framed(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     let first_is_plain = codings.next().is_none_or(|only| only.as_bytes().eq_ignore_ascii_case(b"chunked"));
     first_is_plain && codings.next().is_none()
+}
+
+/// Makes an answer's `Content-Length` true, or drops it: `length` is that of the body as it was understood. A worker may
+/// state one beside a transfer coding, where it counts for nothing (RFC 9112, section 6.3), or state it twice.
+pub(crate) fn settle_length(headers: &mut HeaderMap, length: Option<u64>) {
+    if !headers.contains_key(header::CONTENT_LENGTH) {
+        return;
+    }
+    match length {
+        Some(length) if !headers.contains_key(header::TRANSFER_ENCODING) => {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        _ => {
+            headers.remove(header::CONTENT_LENGTH);
+        }
+    }
 }
 
 /// Drops the fields that end at this hop.
@@ -49,7 +66,6 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
 
     fn map(fields: &[(&'static str, &'static str)]) -> HeaderMap {
         let pairs = fields

@@ -20,18 +20,19 @@ const DRAIN_TIME: Duration = Duration::from_secs(2);
 /// Receives a body of at most `limit` bytes.
 ///
 /// # Errors
-/// [`Refusal::PayloadTooLarge`] or [`Refusal::BadBody`].
+/// [`Refusal::PayloadTooLarge`], [`Refusal::BadBody`], or [`Refusal::RequestTimeout`] when nothing comes for `patience`.
 pub(crate) async fn receive(
     headers: &HeaderMap,
     body: &mut Incoming,
     limit: usize,
+    patience: Option<Duration>,
 ) -> Result<Bytes, Refusal> {
     let announced = body.size_hint().exact();
     if announced.is_some_and(|length| length > limit as u64) {
         discard(headers, body).await;
         return Err(Refusal::PayloadTooLarge);
     }
-    let first = match next(body).await? {
+    let first = match next(body, patience).await? {
         None => return Ok(Bytes::new()),
         // The usual case: head and body came in one read, and nothing is copied.
         Some(first) if first.len() <= limit && body.is_end_stream() => return Ok(first),
@@ -46,19 +47,25 @@ pub(crate) async fn receive(
             return Err(Refusal::PayloadTooLarge);
         }
         whole.extend_from_slice(&bytes);
-        chunk = next(body).await?;
+        chunk = next(body, patience).await?;
     }
     Ok(whole.freeze())
 }
 
 /// The next bytes; trailers are passed over.
-async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Refusal> {
-    while let Some(frame) = body.frame().await {
+async fn next(body: &mut Incoming, patience: Option<Duration>) -> Result<Option<Bytes>, Refusal> {
+    loop {
+        let frame = match patience {
+            None => body.frame().await,
+            Some(limit) => {
+                tokio::time::timeout(limit, body.frame()).await.map_err(|_| Refusal::RequestTimeout)?
+            }
+        };
+        let Some(frame) = frame else { return Ok(None) };
         if let Ok(bytes) = frame.map_err(|_| Refusal::BadBody)?.into_data() {
             return Ok(Some(bytes));
         }
     }
-    Ok(None)
 }
 
 /// Takes a body that is not wanted off the connection, as far as its client may be sending it already: one that asked
@@ -69,10 +76,11 @@ pub(crate) async fn discard(headers: &HeaderMap, body: &mut Incoming) {
     }
 }
 
-async fn drain(body: &mut Incoming) {
+/// Reads a body as far as makes sense, so that its client gets to see the refusal.
+pub(crate) async fn drain(body: &mut Incoming) {
     let read = async {
         let mut left = DRAIN_BYTES;
-        while let Ok(Some(bytes)) = next(body).await {
+        while let Ok(Some(bytes)) = next(body, None).await {
             left = left.saturating_sub(bytes.len());
             if left == 0 {
                 break;

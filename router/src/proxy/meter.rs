@@ -1,28 +1,23 @@
 //! Reads along with an answer, cheaply: which bytes complete a token, how many there are, and the engine's counts.
 //!
 //! An event of a stream counts as a token if it bears output by the predicate that everyone shares; the role chunk of a
-//! chat, empty deltas, the usage chunk, comments and `[DONE]` do not. That predicate parses JSON. Nearly every event is
-//! told by a look at where its text stands, and only the others are parsed. A chunk that holds whole events is read
-//! where it lies; only pieces of events are copied.
+//! chat, empty deltas, the usage chunk, comments and `[DONE]` do not, nor what `/v1/responses` sends around its deltas.
+//! A chunk that holds whole events is read where it lies; only pieces of events are copied.
 //!
 //! Inside a JSON string a quotation mark is escaped, so generated text can pretend to be neither a key nor a count.
+
+mod glance;
 
 use std::sync::LazyLock;
 
 use memchr::memchr2;
 use memchr::memmem::Finder;
-use protocol::output::carries_output;
 use protocol::sse::Splitter;
+
+use self::glance::bears_output;
 
 /// The end of every key of a count that is looked for.
 static COUNT_KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"_tokens\""));
-/// The beginning of what a chat's event says.
-static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"delta\":{"));
-/// The beginning of a text of a chat: `"content":"` or `"reasoning_content":"`.
-static CONTENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"content\":\""));
-/// The beginning of a completion's text.
-static TEXT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"text\":\""));
-
 /// Longest event that is looked at; of a stream with a longer one only the beginnings of events are counted.
 const MAX_EVENT: usize = 1 << 20;
 
@@ -139,15 +134,16 @@ impl Stage {
     }
 }
 
-/// The tokens in a chunk that holds nothing but whole events of one `data` line each, as engines send them; `None` if it
-/// may hold anything else.
+/// The tokens in a chunk that holds nothing but whole events of one `data` line each, with or without an `event` line
+/// before it, as engines send them; `None` if it may hold anything else.
 fn whole_events(chunk: &[u8]) -> Option<u32> {
     let mut rest = chunk;
     let mut tokens = 0;
     while !rest.is_empty() {
-        // A line may end in other ways too; those are left to the splitter.
-        let end = memchr2(b'\n', b'\r', rest)?;
-        let (line, after) = rest.split_at(end);
+        if rest.starts_with(b"event:") {
+            rest = split_line(rest)?.1.strip_prefix(b"\n")?;
+        }
+        let (line, after) = split_line(rest)?;
         let data = line.strip_prefix(b"data:")?;
         rest = after.strip_prefix(b"\n\n")?;
         tokens += u32::from(bears_output(data.strip_prefix(b" ").unwrap_or(data)));
@@ -155,28 +151,9 @@ fn whole_events(chunk: &[u8]) -> Option<u32> {
     Some(tokens)
 }
 
-/// Whether an event with this data counts as a token.
-fn bears_output(data: &[u8]) -> bool {
-    plainly_bears_output(data) || carries_output(data)
-}
-
-/// Whether the text in an event shows at once. False says nothing.
-fn plainly_bears_output(data: &[u8]) -> bool {
-    if let Some(text) = data.strip_prefix(b"{\"text\":\"") {
-        return begins_text(text);
-    }
-    if let Some(delta) = DELTA.find(data) {
-        let delta = &data[delta..];
-        return CONTENT.find_iter(delta).any(|at| begins_text(&delta[at + b"content\":\"".len()..]));
-    }
-    TEXT.find(data).is_some_and(|at| {
-        data[..at].ends_with(b"\"index\":0,") && begins_text(&data[at + b"\"text\":\"".len()..])
-    })
-}
-
-/// Whether a string that begins here is not empty.
-fn begins_text(rest: &[u8]) -> bool {
-    rest.first().is_some_and(|byte| *byte != b'"')
+/// A line, and what follows from its end on, however it ends: all but a line feed is left to the splitter.
+fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    memchr2(b'\n', b'\r', bytes).map(|end| bytes.split_at(end))
 }
 
 /// Events with a JSON object that begin in these bytes.
@@ -189,14 +166,15 @@ fn beginnings(bytes: &[u8]) -> u32 {
 }
 
 impl Counts {
+    /// Takes the counts in these bytes. `/v1/responses` calls the prompt input and the completion output.
     fn find_in(&mut self, bytes: &[u8]) {
         for at in COUNT_KEY.find_iter(bytes) {
             let before = &bytes[..at];
             let slot = if before.ends_with(b"\"cached") {
                 &mut self.cached_tokens
-            } else if before.ends_with(b"\"prompt") {
+            } else if before.ends_with(b"\"prompt") || before.ends_with(b"\"input") {
                 &mut self.prompt_tokens
-            } else if before.ends_with(b"\"completion") {
+            } else if before.ends_with(b"\"completion") || before.ends_with(b"\"output") {
                 &mut self.completion_tokens
             } else {
                 continue;

@@ -19,13 +19,13 @@ mod tries;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version, header};
+use hyper::body::{Body as _, Incoming};
 use router_core::{Assignment, Outcome};
 
 pub(crate) use answer::{AnswerBody, Cut};
 pub(crate) use endpoint::{ENDPOINTS, at as endpoint_at, find};
-pub(crate) use fan_out::{find_owner, tell_all};
+pub(crate) use fan_out::ask_around;
 
 use crate::body::Body;
 use crate::client::{Engaged, Turn};
@@ -33,6 +33,7 @@ use crate::clock::nanoseconds;
 use crate::error::{Answer, Refusal};
 use crate::gate::Permit;
 use crate::server::Context;
+use crate::shared::Shared;
 use answer::{Booked, Held};
 use note::Note;
 use tries::{Answered, Errand, Trail};
@@ -62,19 +63,28 @@ pub(crate) async fn handle(
     let engaged = turn.engage();
     let deadline_ns = arrived_ns.saturating_add(nanoseconds(shared.settings.timeouts.request));
     let endpoint = endpoint::at(at);
+    let is_old = head.version == Version::HTTP_10;
     let errand = Errand { context, turn, endpoint, head, body, id, deadline_ns };
     let mut trail = Trail::default();
     let (mut response, code) = match errand.run(&mut trail, &mut note).await {
-        Ok(answered) => give(context, answered, engaged, permit, note),
+        Ok(answered) => give(context, answered, is_old, engaged, permit, note),
         Err(refusal) => refuse(note, refusal),
     };
-    if trail.attempts > 1 {
+    // A failure tells it also where it was the only one.
+    if trail.attempts > 1 || shared.settings.retry.statuses.contains(response.status().as_u16()) {
         response.headers_mut().insert(ATTEMPTS, HeaderValue::from(trail.attempts));
     }
     if let (true, Some((place, assignment))) = (shared.settings.decision_headers, &trail.last) {
         tell_decision(response.headers_mut(), *place, assignment);
     }
     (response, code)
+}
+
+/// Takes a body that nobody wants off the connection.
+pub(crate) async fn discard(request: &mut Request<Incoming>) {
+    if !request.headers().contains_key(header::EXPECT) {
+        ingress::drain(request.body_mut()).await;
+    }
 }
 
 /// Lets a request in and receives it.
@@ -93,15 +103,37 @@ async fn accept(
             return Err(refusal);
         }
     };
-    let received = tokio::select! {
-        biased;
-        received = ingress::receive(headers, body, context.shared.settings.max_payload_size) => received,
-        () = turn.deadline() => Err(Refusal::RequestTimeout),
-    };
-    Ok((permit, received?))
+    Ok((permit, receive(context, turn, headers, body).await?))
 }
 
-/// What can be said before the body is there. A request that waits for its turn is not received meanwhile, so that
+/// Takes the body as long as the request's time runs.
+async fn receive(
+    context: &Context,
+    turn: &Turn,
+    headers: &HeaderMap,
+    body: &mut Incoming,
+) -> Result<Bytes, Refusal> {
+    let settings = &context.shared.settings;
+    let patience = settings.timeouts.upload_silence;
+    tokio::select! {
+        biased;
+        received = ingress::receive(headers, body, settings.max_payload_size, patience) => received,
+        () = turn.deadline() => Err(Refusal::RequestTimeout),
+    }
+}
+
+/// What can be said of a request by its headers alone.
+fn admissible(shared: &Shared, headers: &HeaderMap) -> Result<(), Refusal> {
+    if !shared.settings.admits(headers) {
+        return Err(Refusal::Unauthorized);
+    }
+    if !headers::is_plainly_framed(headers) {
+        return Err(Refusal::UnsupportedCoding);
+    }
+    Ok(())
+}
+
+/// Refuses at once or lets in, now or later. A request that waits for its turn is not received meanwhile, so that
 /// those that wait take no memory.
 async fn enter(
     context: &Context,
@@ -110,12 +142,7 @@ async fn enter(
     note: &mut Note,
 ) -> Result<Option<Permit>, Refusal> {
     let shared = &context.shared;
-    if shared.settings.api_key.as_ref().is_some_and(|key| !key.admits(headers)) {
-        return Err(Refusal::Unauthorized);
-    }
-    if !headers::is_plainly_framed(headers) {
-        return Err(Refusal::UnsupportedCoding);
-    }
+    admissible(shared, headers)?;
     let Some(gate) = &shared.gate else { return Ok(None) };
     let came_ns = shared.clock.now_ns();
     // A client that leaves meanwhile is noticed.
@@ -138,24 +165,32 @@ fn refuse(mut note: Note, refusal: Refusal) -> Answer {
     answer
 }
 
-/// Turns what a worker answered into the client's answer.
+/// Turns what a worker answered into the client's answer; `is_old` if the client speaks HTTP/1.0.
 fn give(
     context: &Context,
     answered: Answered,
+    is_old: bool,
     engaged: Engaged,
     permit: Option<Permit>,
     mut note: Note,
 ) -> Answer {
     let Answered { place, connection, response, lease } = answered;
     let (mut head, inner) = response.into_parts();
+    // A body without bytes may have a length that it would have: the answer to a condition (304).
+    if !inner.is_end_stream() {
+        headers::settle_length(&mut head.headers, inner.size_hint().exact());
+    }
     headers::strip_hop_by_hop(&mut head.headers);
     head.version = Version::HTTP_11;
-    note.answered(head.status, "");
+    note.answered(head.status, None);
+    if is_old && !head.headers.contains_key(header::CONTENT_LENGTH) {
+        engaged.ends_by_close();
+    }
     engaged.answering();
     let held = Held { connection, pool: Arc::clone(&context.pool), key: place };
     let booked = Booked { held, lease, note, engaged, permit };
     let body = AnswerBody::new(inner, head.status, context.shared.settings.timeouts.silence, booked);
-    (Response::from_parts(head, Body::Answer(Box::new(body))), "")
+    (Response::from_parts(head, Body::Answer(Box::new(body))), None)
 }
 
 fn tell_decision(headers: &mut HeaderMap, place: usize, assignment: &Assignment) {

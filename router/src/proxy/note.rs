@@ -12,6 +12,7 @@ use router_core::{Assignment, Cause, Outcome};
 use super::flow::{Flow, Seen};
 use super::meter::Counts;
 use crate::access_log::{self, Decision, Record};
+use crate::error::Refusal;
 use crate::metrics::{self, End, RequestError, Slot, WorkerError};
 use crate::shared::Shared;
 
@@ -29,6 +30,8 @@ struct Facts {
     request_id: HeaderValue,
     arrived_ns: u64,
     model: Arc<metrics::Model>,
+    /// The beginning of the name of a model that nobody stated.
+    asked: Option<Box<str>>,
     streaming: bool,
     estimated_prompt_tokens: Option<u64>,
     queue_ns: Option<u64>,
@@ -53,8 +56,8 @@ struct Try {
 #[derive(Clone, Copy)]
 struct Head {
     status: StatusCode,
-    /// The router's own, or empty.
-    code: &'static str,
+    /// Absent if the answer is a worker's.
+    refusal: Option<Refusal>,
 }
 
 impl Note {
@@ -69,6 +72,7 @@ impl Note {
             request_id,
             arrived_ns,
             model: shared.metrics.routes.model(None),
+            asked: None,
             streaming: false,
             estimated_prompt_tokens: None,
             queue_ns: None,
@@ -82,15 +86,33 @@ impl Note {
         }))
     }
 
-    /// The body was read. `model` is one that a worker stated; the prompt's length is an estimate.
-    pub(crate) fn looked(&mut self, streaming: bool, model: Option<&str>, prompt_tokens: u64) {
+    /// The body was read: it asks for the model `asked`, which is `model` among those that workers stated; the prompt's
+    /// length is an estimate.
+    pub(crate) fn looked(
+        &mut self,
+        streaming: bool,
+        asked: Option<&str>,
+        model: Option<&str>,
+        prompt_tokens: u64,
+    ) {
         let facts = &mut *self.0;
         facts.let_in();
         facts.streaming = streaming;
         facts.estimated_prompt_tokens = Some(prompt_tokens);
         if model.is_some() {
             facts.model = facts.shared.metrics.routes.model(model);
+        } else if facts.asked.is_none() {
+            facts.asked = asked.map(access_log::excerpt);
         }
+    }
+
+    /// Tells the operator what went wrong with the last try, by the names that the access log has.
+    pub(crate) fn complain(&self, problem: impl std::fmt::Display) {
+        let facts = &*self.0;
+        let worker =
+            facts.last_try.as_ref().map_or("-", |tried| &facts.shared.fleet[tried.place].address.url);
+        let request_id = facts.request_id.to_str().unwrap_or("-");
+        tracing::warn!(request_id, worker, "{problem}");
     }
 
     /// It waited so long for the limit on concurrent requests, and was let in unless the next word is a refusal.
@@ -132,31 +154,26 @@ impl Note {
         facts.blame(status.is_server_error().then_some(WorkerError::Status));
     }
 
-    /// The response head that goes to the client, with the router's own code if it is its own.
-    pub(crate) fn answered(&mut self, status: StatusCode, code: &'static str) {
+    /// The response head that goes to the client, with the refusal if it is the router's own.
+    pub(crate) fn answered(&mut self, status: StatusCode, refusal: Option<Refusal>) {
         let facts = &mut *self.0;
-        facts.shared.metrics.answered(status, code);
-        if metrics::is_turned_away(code) {
-            facts.queue_open = false;
+        facts.shared.metrics.answered(status, refusal);
+        if let Some(refusal) = refusal {
+            facts.queue_open &= !metrics::is_turned_away(refusal);
+            facts.blame(WorkerError::of_refusal(refusal));
         }
-        if !code.is_empty() {
-            facts.blame(WorkerError::of_refusal(code));
-        }
-        if let Some(kind) = RequestError::of_answer(status.as_u16(), code) {
+        let kind = refusal
+            .map_or_else(|| RequestError::of_status(status), |own| Some(RequestError::of_refusal(own)));
+        if let Some(kind) = kind {
             facts.model.row(facts.group).failed(kind);
         }
-        facts.head = Some(Head { status, code });
+        facts.head = Some(Head { status, refusal });
         facts.flow = Flow::new(facts.streaming && status.is_success());
     }
 
     /// A piece of the worker's answer came.
     pub(crate) fn see(&mut self, now_ns: u64, chunk: &[u8]) -> Seen {
         self.0.flow.see(now_ns, chunk)
-    }
-
-    /// The engine's counts so far.
-    pub(crate) fn counts(&self) -> Counts {
-        self.0.flow.meter.counts()
     }
 
     /// One of the router's time limits ends the answer. To be said before [`Note::end`].
@@ -228,17 +245,15 @@ impl Facts {
 
     fn how_it_ended(&self, outcome: Option<&Outcome>) -> End {
         match (self.head, outcome) {
-            (Some(Head { status, code }), _) if !code.is_empty() => {
-                match RequestError::of_answer(status.as_u16(), code) {
-                    Some(RequestError::Timeout) => End::TimedOut,
-                    _ => End::Refused,
-                }
-            }
+            (Some(Head { refusal: Some(refusal), .. }), _) => match RequestError::of_refusal(refusal) {
+                RequestError::Timeout => End::TimedOut,
+                _ => End::Refused,
+            },
             _ if self.timed_out => End::TimedOut,
             (_, None | Some(Outcome::ClientGone)) => End::ClientGone,
             (Some(head), Some(Outcome::Failed)) if head.status.is_server_error() => End::Complete,
             (_, Some(Outcome::Failed)) => End::Broken,
-            (_, Some(Outcome::Completed { .. } | Outcome::Refused)) => End::Complete,
+            (_, Some(Outcome::Completed | Outcome::Refused)) => End::Complete,
         }
     }
 
@@ -282,7 +297,10 @@ impl Facts {
         for (total, count) in row.tokens.iter().zip([prompt_tokens, completion_tokens]) {
             total.fetch_add(count.unwrap_or(0), Ordering::Relaxed);
         }
-        if let (Some(cached), Some(prompt)) = (cached_tokens, prompt_tokens) {
+        // What cannot be is not counted.
+        if let (Some(cached), Some(prompt)) = (cached_tokens, prompt_tokens)
+            && cached <= prompt
+        {
             let predicted = tried.assignment.predicted_cached_tokens.unwrap_or(0);
             self.shared.metrics.cache.told(predicted, cached, prompt);
         }
@@ -296,10 +314,10 @@ impl Facts {
             request_id: self.request_id.as_bytes(),
             method: "POST",
             path: &shared.metrics.endpoint(self.endpoint).path,
-            model: self.model.stated(),
+            model: self.asked.as_deref().or(self.model.stated()),
             streaming: self.streaming,
             status: self.head.map(|head| head.status.as_u16()),
-            error_code: self.head.map_or("", |head| head.code),
+            error_code: self.head.and_then(|head| head.refusal).map_or("", Refusal::code),
             end: end.label(),
             attempts: self.tries,
             decision: self.last_try.as_ref().map(|tried| Decision {

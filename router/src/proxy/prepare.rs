@@ -14,8 +14,8 @@ use super::endpoint::Endpoint;
 use super::lease::{Booking, Lease, Pledge};
 use super::note::Note;
 use crate::api_key::ApiKey;
+use crate::clock::whole_seconds;
 use crate::error::Refusal;
-use crate::gate::whole_seconds;
 use crate::shared::Shared;
 
 const TARGET_WORKER: HeaderName = HeaderName::from_static("x-smg-target-worker");
@@ -54,10 +54,13 @@ pub(super) fn book(
         let router = shared.router.lock();
         let scope = router.scope(Role::Regular, view.model.as_deref());
         let model = scope.as_ref().ok().and_then(|scope| router.scope_model(*scope));
-        note.looked(view.stream, model, prompt_tokens);
+        note.looked(view.stream, view.model.as_deref(), model, prompt_tokens);
         scope
     };
-    let scope = scope.map_err(|unknown| refusal(shared, unknown.into()))?;
+    let scope = scope.map_err(|unknown| {
+        tracing::debug!("nobody can have a request: {unknown}");
+        Refusal::UnknownModel
+    })?;
     let request = RouteRequest {
         scope,
         prompt,
@@ -110,17 +113,19 @@ fn prompt_view<'a>(view: &'a RequestView<'_>) -> PromptView<'a> {
 }
 
 fn refusal(shared: &Shared, why: Unroutable) -> Refusal {
-    tracing::warn!("a request is refused: {why}");
+    // What becomes of it stands in the access log.
+    tracing::debug!("nobody can have a request: {why}");
     match why {
-        Unroutable::NoWorkers => Refusal::NoWorkers,
+        Unroutable::NoWorkers => Refusal::NoWorkers { retry_after_secs: shared.settings.recovery_secs },
         Unroutable::NoneHealthy { .. } | Unroutable::AllTried { .. } => {
             Refusal::NoneHealthy { retry_after_secs: shared.settings.recovery_secs }
         }
         Unroutable::BreakersOpen { retry_after_ns } => {
             Refusal::BreakersOpen { retry_after_secs: whole_seconds(retry_after_ns) }
         }
-        Unroutable::UnknownModel(_) => Refusal::UnknownModel,
-        Unroutable::TargetUnavailable => Refusal::TargetUnavailable,
+        Unroutable::TargetUnavailable => {
+            Refusal::TargetUnavailable { retry_after_secs: shared.settings.recovery_secs }
+        }
     }
 }
 

@@ -4,11 +4,14 @@
 //! decided by `router_core::Tries`; here are the facts that it decides by, and the answer that is kept meanwhile: a
 //! client gets the last one that there was.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request};
 use hyper::body::Incoming;
-use router_core::ids::WorkerId;
-use router_core::{Assignment, Cause, Next, Outcome, Tries};
+use router_core::ids::{ScopeId, WorkerId};
+use router_core::{Assignment, Cause, Draws, Next, Outcome, Tries};
+use smallvec::SmallVec;
 
 use super::attempt::{attempt, upstream_request};
 use super::endpoint::Endpoint;
@@ -19,6 +22,8 @@ use crate::client::Turn;
 use crate::error::Refusal;
 use crate::server::Context;
 use crate::upstream::Connection;
+
+type Workers = SmallVec<[WorkerId; 4]>;
 
 /// What every try of a request needs.
 pub(super) struct Errand<'a> {
@@ -64,7 +69,7 @@ impl Errand<'_> {
     pub(super) async fn run(&self, trail: &mut Trail, note: &mut Note) -> Result<Answered, Refusal> {
         let mut tries = Tries::new();
         let mut last: Option<Result<Answered, Refusal>> = None;
-        let mut exclude = smallvec::SmallVec::<[WorkerId; 4]>::new();
+        let mut exclude = Workers::new();
         loop {
             let booked = match self.book(&exclude, note) {
                 Ok(booked) => booked,
@@ -85,27 +90,50 @@ impl Errand<'_> {
             };
             let now_ns = self.context.shared.clock.now_ns();
             tries.failed(now_ns, assignment.worker, cause, retry_after_ns);
-            let fresh_left =
-                prepare::others_left(&self.context.shared, scope, &self.head.headers, tries.tried());
-            let config = &self.context.shared.settings.retry;
-            let next = tries.next(config, now_ns, self.deadline_ns, fresh_left, draw(&assignment));
-            let Next::Retry { wait_ns, exclude: others, needs_budget } = next else {
-                note.exhausted();
+            let Some((wait_ns, others)) = self.another(&tries, scope, &assignment, now_ns, note) else {
                 return ended;
             };
-            if needs_budget && !self.context.shared.retry_budget.lock().draw(now_ns) {
-                note.exhausted();
-                return ended;
-            }
             note.try_failed(cause, wait_ns);
             if let Ok(answered) = &mut ended {
-                let status = answered.response.status().as_u16();
-                answered.lease.settle(Outcome::of_status(status, None, None));
+                let status = answered.response.status();
+                note.complain(format_args!("status {status}, trying again in {} ms", wait_ns / 1_000_000));
+                answered.lease.settle(Outcome::of_status(status.as_u16()));
             }
             last = Some(ended);
             exclude = others;
             if wait_ns > 0 {
-                tokio::time::sleep(std::time::Duration::from_nanos(wait_ns)).await;
+                tokio::time::sleep(Duration::from_nanos(wait_ns)).await;
+            }
+        }
+    }
+
+    /// Whether there is to be another try: after which wait, and on none of which workers.
+    fn another(
+        &self,
+        tries: &Tries,
+        scope: ScopeId,
+        assignment: &Assignment,
+        now_ns: u64,
+        note: &mut Note,
+    ) -> Option<(u64, Workers)> {
+        let shared = &self.context.shared;
+        let fresh_left = prepare::others_left(shared, scope, &self.head.headers, tries.tried());
+        let draw = Draws::new(shared.seed, assignment.lease.0).share();
+        match tries.next(&shared.settings.retry, now_ns, self.deadline_ns, fresh_left, draw) {
+            Next::Final => None,
+            Next::Retry { wait_ns, exclude, needs_budget }
+                if !needs_budget || shared.retry_budget.lock().draw(now_ns) =>
+            {
+                Some((wait_ns, exclude))
+            }
+            Next::Retry { .. } => {
+                note.complain("not tried again: the retry budget is used up");
+                note.exhausted();
+                None
+            }
+            Next::Exhausted => {
+                note.exhausted();
+                None
             }
         }
     }
@@ -131,7 +159,7 @@ impl Errand<'_> {
                 if failure.is_nobody_there() {
                     member.unreachable.note();
                 }
-                tracing::warn!(worker = %member.address.url, "no answer: {failure}");
+                note.complain(format_args!("no answer: {failure}"));
                 booking.fail(failure.outcome());
                 Err(Unanswered { cause: failure.cause(), refusal: failure.refusal() })
             }
@@ -142,13 +170,6 @@ impl Errand<'_> {
         let statuses = &self.context.shared.settings.retry.statuses;
         statuses.contains(status.as_u16()).then_some(Cause::Status(status.as_u16()))
     }
-}
-
-/// A number from 0 to 1 that differs from booking to booking.
-fn draw(assignment: &Assignment) -> f64 {
-    // The golden ratio spreads consecutive numbers evenly.
-    let spread = assignment.lease.0.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (spread >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// What `Retry-After` says: seconds, or a date (RFC 9110, section 10.2.3).

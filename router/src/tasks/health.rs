@@ -1,18 +1,20 @@
 //! Health: a worker goes out of rotation after some failures in a row and comes back after some successes in a row.
 //! Static workers start healthy.
 //!
-//! A verdict comes from a probe, or from a request that found nobody there. A worker that is out, or where nobody was
-//! found, is probed again soon: it is known to be gone, or to be back, within seconds however long the interval is.
+//! A verdict comes from a probe, or from a request that found nobody there. A worker that is out, that says it is
+//! unwell, or where nobody was found, is probed again soon: it is known to be gone, or to be back, within seconds however
+//! long the interval is. One that only does not answer in time may be busy, and has the whole interval.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use tokio::time::Instant;
 
 use crate::config::HealthConfig;
 use crate::server::Context;
 use crate::shared::Member;
-use crate::upstream::{CallError, Probe, probe};
+use crate::upstream::{CallError, NoAnswer, Probe, probe};
 
 /// Longest time to the next probe while there is reason to hurry.
 const HURRY: Duration = Duration::from_secs(1);
@@ -28,6 +30,10 @@ pub(super) async fn watch(context: Arc<Context>, place: usize, config: HealthCon
             times = member.unreachable.next() => Verdict::Unreachable { times },
             () = tokio::time::sleep_until(next) => {
                 let verdict = ask(&context, member, place, &config).await;
+                let Some(verdict) = verdict else {
+                    next = Instant::now() + HURRY;
+                    continue;
+                };
                 context.shared.metrics.worker(place).checked(matches!(verdict, Verdict::Good));
                 next = Instant::now() + config.interval;
                 verdict
@@ -37,20 +43,25 @@ pub(super) async fn watch(context: Arc<Context>, place: usize, config: HealthCon
             announce(&member.address.url, streak.healthy, &verdict);
             context.shared.set_healthy(member.id, streak.healthy);
         }
-        if !streak.healthy || matches!(verdict, Verdict::Unreachable { .. }) {
+        if !streak.healthy || matches!(verdict, Verdict::Unwell(_) | Verdict::Unreachable { .. }) {
             next = next.min(Instant::now() + HURRY);
         }
     }
 }
 
-async fn ask(context: &Context, member: &Member, place: usize, config: &HealthConfig) -> Verdict {
+/// Probes once; nothing if this machine lacks the means to ask, such as file descriptors.
+async fn ask(context: &Context, member: &Member, place: usize, config: &HealthConfig) -> Option<Verdict> {
     let question = Probe { path: config.path.clone(), member, key: place, timeout: config.timeout };
-    match probe(&context.pool, question).await {
+    Some(match probe(&context.pool, question).await {
         Ok((status, _)) if status.is_success() => Verdict::Good,
-        Ok((status, _)) => Verdict::Bad(format!("status {status}")),
+        Ok((status, _)) => Verdict::Unwell(status),
         Err(CallError::NoAnswer(missing)) if missing.is_nobody_there() => Verdict::Unreachable { times: 1 },
+        Err(CallError::NoAnswer(missing @ NoAnswer::Connect(_))) => {
+            tracing::warn!(worker = %member.address.url, "cannot be probed: {missing}");
+            return None;
+        }
         Err(error) => Verdict::Bad(error.to_string()),
-    }
+    })
 }
 
 fn announce(url: &str, healthy: bool, verdict: &Verdict) {
@@ -65,7 +76,9 @@ fn announce(url: &str, healthy: bool, verdict: &Verdict) {
 #[derive(Debug)]
 enum Verdict {
     Good,
-    /// It does not answer, or not well.
+    /// It answers with another status.
+    Unwell(StatusCode),
+    /// It does not answer as it should.
     Bad(String),
     /// So many attempts in a row found nobody there.
     Unreachable {
@@ -77,6 +90,7 @@ impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Good => f.write_str("well"),
+            Self::Unwell(status) => write!(f, "status {status}"),
             Self::Bad(problem) => f.write_str(problem),
             Self::Unreachable { .. } => f.write_str("cannot connect"),
         }
@@ -95,7 +109,7 @@ impl Streak {
     fn note(&mut self, verdict: &Verdict, config: &HealthConfig) -> bool {
         let (good, times) = match verdict {
             Verdict::Good => (true, 1),
-            Verdict::Bad(_) => (false, 1),
+            Verdict::Unwell(_) | Verdict::Bad(_) => (false, 1),
             Verdict::Unreachable { times } => (false, *times),
         };
         if good == self.healthy {

@@ -5,6 +5,8 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
+use crate::error::Refusal;
+
 use super::{Address, Connection, ExchangeError, Pool, PoolKey};
 
 /// Why no response head came; for the operator, as it names what the system said.
@@ -49,6 +51,18 @@ impl NoAnswer {
                     | Kind::NetworkUnreachable
                     | Kind::TimedOut
             )
+    }
+}
+
+impl NoAnswer {
+    /// What a client is told of it.
+    pub(crate) fn refusal(&self) -> Refusal {
+        match self {
+            Self::Connect(_) => Refusal::ConnectFailed,
+            Self::ConnectTimedOut => Refusal::ConnectTimeout,
+            Self::Broken(error) if error.is_parse() => Refusal::UpstreamInvalid,
+            Self::Silent { .. } | Self::Broken(_) | Self::Unsent => Refusal::UpstreamBroken,
+        }
     }
 }
 

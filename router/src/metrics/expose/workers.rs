@@ -95,10 +95,10 @@ impl Scrape {
                 transitions.count(&labels, count)
             })
         })?;
-        let mut outcomes = page.counter("smg_worker_cb_outcomes", "Outcomes that the breaker was told")?;
+        let mut outcomes =
+            page.counter("smg_worker_cb_outcomes", "Requests that ended in a way that a breaker counts")?;
         self.each_worker(|worker, _| {
-            let counts = worker.breaker.outcomes;
-            for (outcome, count) in [("success", counts.successes), ("failure", counts.failures)] {
+            for (outcome, count) in [("success", worker.tally.completed), ("failure", worker.tally.failed)] {
                 outcomes.count(&[("worker", &worker.url), ("outcome", outcome)], count)?;
             }
             Ok(())

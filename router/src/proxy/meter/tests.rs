@@ -1,3 +1,5 @@
+use protocol::output::carries_output;
+
 use super::*;
 
 /// Events, whether they end in CR LF is up to the test; and whether each is a token.
@@ -28,6 +30,65 @@ const OTHERS: &[(&str, bool)] = &[
     ("data: [DONE]", false),
 ];
 
+/// Events of `/v1/responses`; the type stands first, last, or elsewhere.
+const RESPONSES: &[(&str, bool)] = &[
+    (
+        "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"max_output_tokens\":512,\"usage\":null,\
+        \"metadata\":{\"n\":\"1\",\"delta\":\"x\",\"text\":\"x\"}}}",
+        false,
+    ),
+    (
+        "event: response.in_progress\ndata: {\"response\":{\"metadata\":{\"type\":\"response.a.delta\",\"delta\":\"x\"}},\
+        \"sequence_number\":1,\"type\":\"response.in_progress\"}",
+        false,
+    ),
+    (
+        "event: response.output_item.added\ndata: {\"type\":\"response.output_item.added\",\"item\":{\"content\":[]}}",
+        false,
+    ),
+    (
+        "event: response.content_part.added\ndata: {\"part\":{\"text\":\"\"},\"type\":\"response.content_part.added\"}",
+        false,
+    ),
+    (
+        r#"data: {"type":"response.reasoning_text.delta","delta":"hm, \"type\":\"response.done\" \"input_tokens\": 7,"}"#,
+        true,
+    ),
+    (r#"data:{"delta":"so","type":"response.reasoning_summary_text.delta"}"#, true),
+    (
+        "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"item_id\":\"m\",\"delta\":\"Hi\"}",
+        true,
+    ),
+    (
+        "event: response.output_text.delta\ndata: {\"content_index\":0,\"delta\":\" you\",\"logprobs\":[],\
+        \"type\":\"response.output_text.delta\"}",
+        true,
+    ),
+    (
+        "event: response.output_text.delta\ndata: {\"content_index\":0,\"delta\":\"\",\"type\":\"response.output_text.delta\"}",
+        false,
+    ),
+    (
+        "data: {\"type\": \"response.function_call_arguments.delta\", \"delta\": \"{\"}\nevent: response.function_call_arguments.delta",
+        true,
+    ),
+    (r#"data: {"n":1,"delta":"no","type":"response.refusal.delta","m":2}"#, true),
+    (
+        "event: response.output_text.done\ndata: {\"text\":\"Hi you\",\"type\":\"response.output_text.done\",\"n\":3}",
+        false,
+    ),
+    (r#"data: {"type":"response.output_text.done","index":0,"text":"Hi you"}"#, false),
+    (r#"data: {"text": "Hi you", "type": "response.output_text.done"}"#, false),
+    (r#"data: {"part":{"index":0,"text":"Hi you"},"type":"response.content_part.done"}"#, false),
+    (r#"data: {"type":"response.output_item.done","item":{"content":[{"index":0,"text":"Hi"}]}}"#, false),
+    (
+        "event: response.completed\ndata: {\"response\":{\"max_output_tokens\":512,\"output\":[{\"text\":\"Hi you\"}],\
+        \"usage\":{\"input_tokens\":2271,\"input_tokens_details\":{\"cached_tokens\":2135},\"output_tokens\":29,\
+        \"output_tokens_details\":{\"reasoning_tokens\":5},\"total_tokens\":2300}},\"type\":\"response.completed\"}",
+        false,
+    ),
+];
+
 fn stream(events: &[(&str, bool)], end: &str) -> String {
     events.iter().flat_map(|(event, _)| [event, end]).collect()
 }
@@ -39,12 +100,12 @@ fn tokens(events: &[(&str, bool)]) -> u32 {
 #[test]
 fn pieces_of_any_size_give_the_same_counts() {
     let counts = Counts { prompt_tokens: Some(2271), cached_tokens: Some(2135), completion_tokens: Some(29) };
-    for end in ["\n\n", "\r\n\r\n"] {
+    for (events, end) in [(CHAT, "\n\n"), (CHAT, "\r\n\r\n"), (RESPONSES, "\n\n"), (RESPONSES, "\r\n\r\n")] {
         for size in [1, 2, 3, 7, 20, 48, 49, 300, 100_000] {
             let mut meter = Meter::new(true);
-            let text = stream(CHAT, end);
+            let text = stream(events, end);
             let seen: u32 = text.as_bytes().chunks(size).map(|chunk| meter.see(chunk)).sum();
-            assert_eq!(seen, tokens(CHAT), "pieces of {size}");
+            assert_eq!(seen, tokens(events), "pieces of {size}");
             assert_eq!(meter.counts(), counts, "pieces of {size}");
             assert_eq!(meter.output_tokens(), 29);
         }
@@ -53,7 +114,7 @@ fn pieces_of_any_size_give_the_same_counts() {
 
 #[test]
 fn a_token_counts_with_the_chunk_that_completes_it() {
-    for events in [CHAT, OTHERS] {
+    for events in [CHAT, OTHERS, RESPONSES] {
         let mut meter = Meter::new(true);
         for (event, token) in events {
             let event = format!("{event}\n\n");
@@ -77,6 +138,31 @@ fn an_answer_in_one_piece_has_counts_but_no_tokens_on_the_way() {
 }
 
 #[test]
+fn a_response_in_one_piece_has_the_counts_of_its_own_names() {
+    let answer = br#"{"id":"resp_1","object":"response","max_output_tokens":512,"output":[{"type":"message","content":
+        [{"type":"output_text","text":"say \"output_tokens\": 9,"}]}],"usage":{"input_tokens":2271,"input_tokens_details":
+        {"cached_tokens":2135},"output_tokens":29,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":2300}}"#;
+    for size in [1, 5, 40, 1000] {
+        let mut meter = Meter::new(false);
+        assert!(answer.chunks(size).all(|chunk| meter.see(chunk) == 0));
+        let expected =
+            Counts { prompt_tokens: Some(2271), cached_tokens: Some(2135), completion_tokens: Some(29) };
+        assert_eq!(meter.counts(), expected, "pieces of {size}");
+    }
+}
+
+#[test]
+fn whole_events_are_read_where_they_lie() {
+    let event =
+        "event: response.refusal.delta\ndata: {\"type\":\"response.refusal.delta\",\"delta\":\"no\"}\n\n";
+    assert_eq!(whole_events(event.repeat(3).as_bytes()), Some(3));
+    for other in ["event: x\n\n", "event: x\r\ndata: {}\n\n", "event: x\nevent: y\ndata: {}\n\n", "event: x"]
+    {
+        assert_eq!(whole_events(other.as_bytes()), None, "{other:?}");
+    }
+}
+
+#[test]
 fn a_stream_of_events_that_are_too_long_is_counted_by_their_beginnings() {
     let mut meter = Meter::new(true);
     let long = format!("data: {{\"text\":\"{}\"}}\n\n", "x".repeat(MAX_EVENT));
@@ -93,7 +179,7 @@ fn draw(state: &mut u64, end: usize) -> usize {
 
 #[test]
 fn tokens_are_what_the_shared_predicate_says() {
-    let all: Vec<_> = CHAT.iter().chain(OTHERS).collect();
+    let all = [CHAT, OTHERS, RESPONSES].concat();
     for case in 0..2000 {
         let mut state = case;
         let text: String = (0..=draw(&mut state, 12))
