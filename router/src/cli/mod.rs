@@ -72,6 +72,8 @@ fn refuse(message: &str, code: u8) -> ExitCode {
 fn log_to_stderr(level: LogLevel) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.filter()));
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Where nobody reads the log any more, there is nobody to tell that.
+    let subscriber = subscriber.log_internal_errors(false);
     // Set already when the router is not alone in its process; then the first one stands.
     let _ = subscriber.with_ansi(false).try_init();
 }

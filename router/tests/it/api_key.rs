@@ -23,10 +23,15 @@ fn data_routes_need_the_key_and_the_operators_do_not() {
     }
     assert_eq!(worker.seen().len(), 3, "what is refused reaches no worker");
     assert_eq!(router.get("/health").status(), 200);
-    assert!(!router.get("/workers").text().contains(KEY));
+    assert_eq!(router.get("/workers").status(), 401, "it shows where the workers are");
+    let mut client = router.client();
+    client.send(format!("GET /workers HTTP/1.1\r\nHost: router\r\n{OURS}\r\n"));
+    let workers = client.receive();
+    assert_eq!(workers.status(), 200);
+    assert!(!workers.text().contains(KEY));
     let metrics = Client::get(&router.metrics, "/metrics").text();
     assert!(!metrics.contains(KEY));
-    assert!(metrics.contains(r#"status_code="401",error_code="invalid_api_key"} 9"#), "{metrics}");
+    assert!(metrics.contains(r#"status_code="401",error_code="invalid_api_key"} 10"#), "{metrics}");
 }
 
 #[test]

@@ -69,6 +69,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("--connect-timeout-secs", "0", LIMIT),
     ("--first-byte-timeout-secs", "-1", LIMIT),
     ("--stream-idle-timeout-secs", "soon", LIMIT),
+    ("--body-idle-timeout-secs", "-1", LIMIT),
     ("--prometheus-port", "65536", "from 0 to 65535"),
     ("--prometheus-host", "no host", "give an IP address"),
     ("--prometheus-duration-buckets", "0", BUCKET),
@@ -277,6 +278,7 @@ const OURS: &[(&str, &str)] = &[
     ("connect-timeout-secs", "10"),
     ("first-byte-timeout-secs", "0"),
     ("stream-idle-timeout-secs", "600"),
+    ("body-idle-timeout-secs", "60"),
     // The gateway's end at 240.
     (
         "prometheus-duration-buckets",

@@ -1,9 +1,11 @@
 //! Every path that is proxied, and those that are not.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 use crate::common::worker::dead_url;
-use crate::common::{Client, Latch, Message, Router, Worker, wait_until};
+use crate::common::{Client, Latch, Message, PATIENCE, Router, Worker, wait_until};
 
 const EXTRA: &str = "/v1/audio/transcriptions";
 
@@ -175,9 +177,11 @@ fn an_abort_reaches_every_worker() {
         })
         .collect();
     let router = Router::start(&urls(&workers), &[]);
-    for sent in [&br#"{"rid":"x"}"#[..], br#"{"abort_all": true}"#] {
+    for (told, sent) in [&br#"{"rid":"x"}"#[..], br#"{"abort_all": true}"#].into_iter().enumerate() {
         let answer = router.post("/abort_request", sent);
         assert_eq!(answer.status(), 200, "one that knows it is enough");
+        // The answer waits for none of the others.
+        wait_until("all to be told", || workers.iter().all(|worker| worker.count("POST /abort") > told));
         for worker in &workers {
             let got = worker.seen().pop().expect("a request");
             assert_eq!((got.first.as_str(), got.body.as_slice()), ("POST /abort_request HTTP/1.1", sent));
@@ -225,25 +229,26 @@ fn storing(id: &'static str) -> Worker {
 }
 
 #[test]
-fn a_response_is_asked_for_until_one_worker_knows_it() {
+fn all_workers_are_asked_for_a_response_and_its_holder_answers() {
     let workers = [storing("resp_a"), storing("resp_b"), storing("resp_c")];
     let router = Router::start(&urls(&workers), &[]);
-    for (id, place) in [("resp_a", 0), ("resp_b", 1), ("resp_c", 2)] {
+    for id in ["resp_a", "resp_b", "resp_c"] {
         let found = router.get(&format!("/v1/responses/{id}?include=x"));
         assert_eq!((found.status(), found.header("x-owner")), (200, Some("yes")));
         assert_eq!(found.text(), format!("GET /v1/responses/{id}?include=x HTTP/1.1"));
         let cancelled = router.post(&format!("/v1/responses/{id}/cancel"), b"{}");
         assert_eq!(cancelled.text(), format!("POST /v1/responses/{id}/cancel HTTP/1.1"));
-        for (other, worker) in workers.iter().enumerate() {
-            let asked = worker.take_seen().len();
-            assert_eq!(asked, if other <= place { 2 } else { 0 }, "{id}: nobody is asked after the owner");
-        }
+        let asked = |what: &str| {
+            let first = format!("{what} /v1/responses/{id}");
+            workers.iter().all(|worker| worker.count(&first) == 1)
+        };
+        wait_until("all to be asked, once", || asked("GET") && asked("POST"));
     }
     let unknown = router.get("/v1/responses/resp_d");
     assert_eq!((unknown.status(), unknown.text().as_str()), (404, "{\"error\": \"mine\"}"));
     assert_eq!(unknown.header("x-owner"), Some("no"), "it is a worker's answer");
     assert_eq!(unknown.header("x-router-error-code"), None);
-    assert!(workers.iter().all(|worker| worker.count("GET") == 1));
+    assert!(workers.iter().all(|worker| worker.count("GET /v1/responses/resp_d ") == 1));
 }
 
 #[test]
@@ -282,4 +287,96 @@ fn every_refusal_is_json_that_openais_clients_read_also_to_a_stream() {
             assert!(!refused.text().contains(address.trim_start_matches("http://")));
         }
     }
+}
+
+/// Hears the question, and does not answer until it may.
+fn silent(go: &Latch) -> Worker {
+    let go = go.clone();
+    Worker::start(move |_, _| {
+        go.wait();
+        false
+    })
+}
+
+#[test]
+fn one_yes_is_enough_while_others_are_silent() {
+    let go = Latch::default();
+    for place in 0..3 {
+        let workers: Vec<Worker> = (0..3)
+            .map(|other| if other == place { Worker::fixed("\"mine\"") } else { silent(&go) })
+            .collect();
+        let router = Router::start(&urls(&workers), &[]);
+        let mut client = router.client();
+        assert_eq!(client.post("/v1/responses/x/cancel", "", b"{}").text(), "\"mine\"");
+        wait_until("all to be asked", || workers.iter().all(|worker| worker.count("POST") == 1));
+    }
+    go.open();
+}
+
+#[test]
+fn what_tells_most_is_passed_on() {
+    // From the most telling one to the least.
+    const ANSWERS: [&[&str]; 3] = [
+        &["400 Bad Request", "403 Forbidden"],
+        &["404 Not Found", "405 Not Allowed"],
+        &["503 Busy", "429 Busy", "500 Oh"],
+    ];
+    for (rank, better) in ANSWERS.iter().enumerate() {
+        let worse = ANSWERS[rank + 1..].iter().copied().flatten().copied();
+        for (better, worse) in worse.flat_map(|worse| better.iter().map(move |better| (*better, worse))) {
+            for order in [[better, worse], [worse, better]] {
+                let workers = order.map(|status| Worker::answering(status, "", status));
+                let mut all = urls(&workers);
+                all.insert(0, dead_url());
+                let router = Router::start(&all, &["--disable-health-check"]);
+                assert_eq!(router.get("/v1/responses/x").text(), better, "{order:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_abort_is_delivered_although_its_client_has_left() {
+    let go = Latch::default();
+    let (heard, wanted) = channel();
+    let workers: Vec<Worker> = (0..3)
+        .map(|_| {
+            let (go, heard) = (go.clone(), heard.clone());
+            Worker::start(move |conn, _| {
+                go.wait();
+                conn.stream.set_nonblocking(true).expect("an option");
+                let read = conn.stream.peek(&mut [0]);
+                conn.stream.set_nonblocking(false).expect("an option");
+                heard
+                    .send(read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock))
+                    .expect("the test is there");
+                conn.answer("200 OK", "", b"");
+                true
+            })
+        })
+        .collect();
+    let router = Router::start(&urls(&workers), &[]);
+    let mut client = router.client();
+    client.send_post("/abort_request", "", br#"{"rid":"x"}"#);
+    wait_until("all to be told", || workers.iter().all(|worker| worker.count("POST") == 1));
+    client.reset();
+    // Until that has been noticed.
+    std::thread::sleep(Duration::from_millis(300));
+    go.open();
+    for _ in &workers {
+        assert_eq!(wanted.recv_timeout(PATIENCE), Ok(true), "the router still waits for the answer");
+    }
+}
+
+#[test]
+fn asking_around_ends_with_the_requests_time() {
+    let go = Latch::default();
+    let workers = [silent(&go), storing("resp_a")];
+    let router = Router::start(&urls(&workers), &["--request-timeout-secs", "1"]);
+    let begun = Instant::now();
+    router.get("/v1/responses/resp_b").assert_refused(504, "upstream_timeout");
+    let took = begun.elapsed().as_secs_f64();
+    assert!((0.9..4.0).contains(&took), "after {took} s");
+    assert_eq!(router.get("/v1/responses/resp_a").status(), 200);
+    go.open();
 }

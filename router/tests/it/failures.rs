@@ -35,13 +35,16 @@ fn a_worker_that_is_not_there_gives_one_clear_502() {
 
 #[test]
 fn a_worker_that_hangs_up_before_its_answer_gives_a_502() {
-    for (garbage, flag) in [("", "--disable-retries"), ("SSH-2.0-x\r\n", "--retry-max-retries=3")] {
+    let lost = ("", "--disable-retries", "upstream_connection_lost");
+    let garbled = ("SSH-2.0-x\r\n", "--retry-max-retries=3", "upstream_invalid_answer");
+    let cut = ("HTTP/1.1 200 OK\r\nConte", "--retry-max-retries=3", "upstream_connection_lost");
+    for (said, flag, code) in [lost, garbled, cut] {
         let worker = Worker::start(move |conn, _| {
-            conn.write(garbage);
+            conn.write(said);
             false
         });
         let router = Router::start(&[worker.url()], &[flag]);
-        assert_refusal(&router.post("/generate", PROMPT), 502, "upstream_connection_lost", &worker.url());
+        assert_refusal(&router.post("/generate", PROMPT), 502, code, &worker.url());
         assert_eq!(worker.seen().len(), 1, "what was sent, or answered in part, is not sent again");
         assert_eq!(router.loads(), [0]);
     }
@@ -66,7 +69,7 @@ fn without_workers_the_router_runs_and_says_so() {
     let refused = router.post("/v1/chat/completions", b"{}");
     assert_refusal(&refused, 503, "no_workers", "http://x");
     assert!(refused.text().contains("--worker-urls"), "the remedy is named");
-    assert_eq!(refused.header("retry-after"), None, "waiting does not help");
+    assert!(refused.retry_after().is_some_and(|secs| secs > 0), "a router with workers may come");
     assert_eq!(router.get("/health").status(), 200);
     assert_eq!(router.get("/readiness").status(), 503);
     assert_eq!(router.get("/workers").json()["total"], 0);
@@ -94,6 +97,7 @@ fn a_target_that_is_not_there_is_named_as_the_reason() {
     let refused = ask("7");
     assert_refusal(&refused, 503, "target_worker_unavailable", &worker.url());
     assert!(refused.text().contains("X-SMG-Target-Worker"));
+    assert!(refused.retry_after().is_some_and(|secs| secs > 0), "it may come back");
 }
 
 #[test]
@@ -242,5 +246,17 @@ fn an_answer_that_the_router_did_not_ask_for_is_a_502() {
         assert_refusal(&refused, 502, "upstream_invalid_answer", &worker.url());
         assert_eq!(router.loads(), [0]);
         assert_eq!(router.metric("smg_router_index_nodes"), Some(0.0));
+    }
+}
+
+#[test]
+fn an_error_that_might_have_been_tried_again_tells_how_often_it_was_tried() {
+    for (status, attempts) in
+        [("503 Busy", Some("1")), ("429 Busy", Some("1")), ("400 Bad", None), ("200 OK", None)]
+    {
+        let worker = Worker::answering(status, "", "{}");
+        let router = Router::start(&[worker.url()], &["--disable-retries"]);
+        let answer = router.post("/generate", PROMPT);
+        assert_eq!(answer.header("x-router-attempts"), attempts, "{status}");
     }
 }

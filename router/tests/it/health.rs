@@ -1,11 +1,13 @@
 //! Probes and load reports, and workers that die and come back.
 
-use std::io::Read;
+use std::io::{BufRead, Read};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::common::{Client, Conn, Latch, Message, Router, Worker, wait_until};
+use crate::shutdown::Process;
 
 const BODY: &[u8] = br#"{"text":"hello"}"#;
 
@@ -161,6 +163,39 @@ fn a_worker_that_died_is_not_preferred_for_what_it_once_held() {
     wait_until("the return to be noticed", || is_healthy(&router, owner));
     assert_eq!(ask("one "), (1 - owner, "cache_hit".to_owned()), "the survivor holds it now");
     assert_eq!(ask(&other).1, "cache_miss", "nobody does");
+}
+
+// What says nothing of a worker must not take it away: with one router's own trouble all of them would go at once.
+#[test]
+fn what_this_machine_lacks_is_no_fault_of_a_worker() {
+    // Which has no connection to be kept.
+    let worker = Worker::probed(|conn, _| {
+        conn.answer("200 OK", "Connection: close\r\n", b"{}");
+        false
+    });
+    let url = worker.url();
+    let args =
+        ["--health-check-interval-secs", "1", "--health-failure-threshold", "1", "--worker-urls", &url];
+    let (mut process, said) = Process::start("ulimit -n 64;", &args);
+    let mut log = process.stderr().lines();
+    let address = said["listening"].as_str().expect("a URL").trim_start_matches("http://").to_owned();
+    let mut client = Client::connect(&address);
+    let mut ask = |method: &str, path: &str, body: &[u8]| {
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+        client.send([head.as_bytes(), body].concat());
+        client.receive()
+    };
+    assert_eq!(ask("GET", "/readiness", b"").status(), 200);
+    // More than there can be: whichever file is closed, one of them takes its place.
+    let crowd: Vec<_> = (0..200).map(|_| TcpStream::connect(&address).expect("it waits")).collect();
+    let cannot = log.by_ref().map_while(Result::ok).filter(|line| line.contains("cannot be probed"));
+    assert_eq!(cannot.take(3).count(), 3, "it says so");
+    let workers = ask("GET", "/workers", b"").json();
+    assert_eq!(workers["workers"][0]["is_healthy"], true, "{workers}");
+    ask("POST", "/generate", BODY).assert_refused(502, "upstream_connect_failed");
+    assert_eq!(ask("GET", "/readiness", b"").status(), 200);
+    drop(crowd);
+    wait_until("files to be free", || ask("POST", "/generate", BODY).status() == 200);
 }
 
 /// Tells of its load what a test says, and is slow to answer requests.

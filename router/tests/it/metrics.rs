@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 use std::io::Read;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::common::worker::dead_url;
 use crate::common::{Client, Router, Worker, wait_until};
@@ -156,6 +157,113 @@ fn retries_show_by_cause() {
     let router = Router::start(&[sick.url()], &["--retry-max-retries", "2"]);
     assert_eq!(router.post("/generate", PLAIN).status(), 503);
     assert_eq!((value(&router, retries), value(&router, exhausted)), (1.0, 1.0));
+
+    let router = Router::start(&[sick.url()], &["--disable-retries"]);
+    assert_eq!(router.post("/generate", PLAIN).status(), 503);
+    let counts = [retries, exhausted].map(|series| router.metric(series).unwrap_or(0.0));
+    assert_eq!(counts, [0.0, 0.0], "none was to be had");
+}
+
+/// Retries so far that followed a lost connection: a fresh one, and a reused one.
+fn lost(router: &Router) -> [f64; 2] {
+    ["reset", "stale_connection"].map(|cause| {
+        let labels = format!(r#"worker_type="regular",endpoint="generate",cause="{cause}""#);
+        router.metric(&format!("smg_worker_retries_total{{{labels}}}")).unwrap_or(0.0)
+    })
+}
+
+#[test]
+fn a_lost_connection_shows_by_whether_it_had_been_used() {
+    // Every request to it comes on a fresh connection.
+    let resetting = Worker::probed(|conn, request| {
+        if request.first.starts_with("GET ") {
+            conn.answer("404 Not Found", "Connection: close\r\n", b"");
+        }
+        false
+    });
+    let well = Worker::fixed("{}");
+    let args = ["--policy", "round_robin", "--disable-health-check", "--retry-initial-backoff-ms", "1"];
+    let router = Router::start(&[resetting.url(), well.url()], &args);
+    wait_until("the questions to be over", || resetting.connections() > 0 && resetting.open_at_peer() == 0);
+    assert_eq!(router.post("/generate", PLAIN).status(), 200);
+    assert_eq!(lost(&router), [1.0, 0.0]);
+
+    // Closes a connection on its second request.
+    let known = Mutex::new(HashSet::new());
+    let forgetful = Worker::start(move |conn, _| {
+        let is_new = known.lock().expect("not poisoned").insert(conn.stream.peer_addr().expect("an address"));
+        if is_new {
+            conn.answer("200 OK", "", b"{}");
+        }
+        is_new
+    });
+    let router = Router::start(&[forgetful.url()], &args);
+    let mut client = router.client();
+    for _ in 0..2 {
+        assert_eq!(client.post("/generate", "", PLAIN).status(), 200);
+    }
+    assert_eq!(lost(&router), [0.0, 1.0]);
+}
+
+#[test]
+fn durations_add_up_to_the_time_that_streams_took() {
+    const STREAMS: u32 = 6;
+    const LASTS: Duration = Duration::from_millis(300);
+    let worker = Worker::start(|conn, _| {
+        conn.begin_stream();
+        conn.chunk(TOKEN);
+        std::thread::sleep(LASTS);
+        conn.chunk(TOKEN);
+        conn.end_stream();
+        true
+    });
+    let router = Router::start(&[worker.url()], &[]);
+    let begun = Instant::now();
+    for _ in 0..STREAMS {
+        assert_eq!(router.post("/generate", STREAM).body, TOKEN.repeat(2));
+    }
+    wait_value(&router, r#"smg_router_request_ends_total{end="complete"}"#, f64::from(STREAMS));
+    let took = begun.elapsed().as_secs_f64();
+    let labels = route("unknown");
+    for series in [
+        r#"smg_http_request_duration_seconds_sum{method="POST",path="/generate"}"#.to_owned(),
+        format!("smg_router_request_duration_seconds_sum{{{labels}}}"),
+        format!("smg_router_generation_duration_seconds_sum{{{labels}}}"),
+        format!("smg_router_tpot_seconds_sum{{{labels}}}"),
+        format!("smg_router_itl_seconds_sum{{{labels}}}"),
+    ] {
+        let sum = value(&router, &series);
+        let least = f64::from(STREAMS) * LASTS.as_secs_f64() * 0.93;
+        assert!((least..=took).contains(&sum), "{series}: {sum}, in {took} s");
+    }
+    let first = value(&router, &format!("smg_router_ttft_seconds_sum{{{labels}}}"));
+    assert!(first < took - f64::from(STREAMS) * LASTS.as_secs_f64() * 0.93, "{first} in {took} s");
+}
+
+#[test]
+fn more_cached_tokens_than_there_are_do_not_count() {
+    let answers = [(10, 11), (10, 4_000_000_000_u64), (10, 10), (20, 5)];
+    let turn = AtomicUsize::new(0);
+    let worker = Worker::start(move |conn, _| {
+        let (prompt, cached) = answers[turn.fetch_add(1, Ordering::SeqCst)];
+        let body = format!(
+            r#"{{"text":"a","meta_info":{{"prompt_tokens":{prompt},"completion_tokens":1,"cached_tokens":{cached}}}}}"#
+        );
+        conn.answer("200 OK", "Content-Type: application/json\r\n", body.as_bytes());
+        true
+    });
+    let router = Router::start(&[worker.url()], &["--policy", "cache_aware"]);
+    let counts = |ended: f64| {
+        wait_value(&router, r#"smg_router_request_ends_total{end="complete"}"#, ended);
+        ["smg_router_cached_tokens_total", "smg_router_prompt_tokens_total"]
+            .map(|series| value(&router, series))
+    };
+    let mut seen = Vec::new();
+    for ended in 1..=4 {
+        assert_eq!(router.post("/generate", PLAIN).status(), 200);
+        seen.push(counts(f64::from(ended)));
+    }
+    assert_eq!(seen, [[0.0, 0.0], [0.0, 0.0], [10.0, 10.0], [15.0, 30.0]]);
 }
 
 #[test]

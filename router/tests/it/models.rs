@@ -104,3 +104,20 @@ fn no_worker_of_the_model_is_another_fault_than_no_such_model() {
     assert_eq!(ask(&router, "org/b").status(), 200);
     assert_eq!(b.count("POST"), 1, "which never got what it does not serve");
 }
+
+#[test]
+fn among_several_models_an_unknown_one_goes_to_those_that_do_not_say() {
+    let (a, b, silent) = (serving("org/a"), serving("org/b"), Worker::fixed("{}"));
+    let workers = [&a, &b, &silent];
+    let router = start(&workers, &["org/a", "org/b", "unknown"]);
+    for name in ["org/c", "org", "org/c:adapter"] {
+        for _ in 0..3 {
+            assert_eq!(ask(&router, name).status(), 200, "{name}");
+        }
+    }
+    assert_eq!(counts(&workers), [0, 0, 9]);
+    for _ in 0..4 {
+        assert_eq!(ask(&router, "org/b").status(), 200);
+    }
+    assert_eq!(counts(&workers), [0, 2, 11], "who does not say may serve what others do");
+}

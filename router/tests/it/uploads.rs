@@ -1,0 +1,101 @@
+//! Bodies of requests that stop on their way, and bodies that nobody wants.
+
+use std::time::{Duration, Instant};
+
+use crate::common::{Client, Router, Worker, wait_until};
+
+/// What an upload that stops has sent of it.
+const HALVES: [&str; 3] = [
+    "Content-Length: 100\r\n\r\nhalf",
+    "Content-Length: 100\r\n\r\n",
+    "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+];
+
+fn begin(router: &Router, rest: &str) -> Client {
+    let mut client = router.client();
+    client.send(format!("POST /generate HTTP/1.1\r\nHost: router\r\n{rest}"));
+    client
+}
+
+#[test]
+fn a_body_that_stops_is_refused_and_gives_its_permit_back() {
+    let worker = Worker::fixed("{}");
+    let limits = ["--max-concurrent-requests", "1", "--queue-size", "0"];
+    let router = Router::start(&[worker.url()], &[&limits[..], &["--body-idle-timeout-secs", "1"]].concat());
+    let admitted = || router.metric("smg_router_admitted_requests ").expect("a gauge");
+    for half in HALVES {
+        let begun = Instant::now();
+        let mut client = begin(&router, half);
+        wait_until("the upload to hold the permit", || admitted() == 1.0);
+        assert_eq!(router.post("/generate", b"{}").status(), 429, "{half}: there is only one");
+        let refused = client.receive();
+        refused.assert_refused(408, "request_timeout");
+        assert_eq!(refused.header("connection"), Some("close"), "{half}: where it goes on is unknown");
+        assert!(begun.elapsed() > Duration::from_millis(900), "{half}: after {:?}", begun.elapsed());
+        wait_until("the permit to be back", || admitted() == 0.0);
+        assert_eq!(router.post("/generate", b"{}").status(), 200, "{half}");
+    }
+    assert_eq!(worker.count("POST"), HALVES.len(), "what is half there reaches nobody");
+}
+
+#[test]
+fn a_body_that_stops_on_its_way_to_all_workers_is_refused_too() {
+    let worker = Worker::fixed("{}");
+    let router = Router::start(&[worker.url()], &["--body-idle-timeout-secs", "0.5"]);
+    let mut client = router.client();
+    client.send("POST /abort_request HTTP/1.1\r\nHost: router\r\nContent-Length: 100\r\n\r\nhalf");
+    client.receive().assert_refused(408, "request_timeout");
+    assert_eq!(worker.seen().len(), 0);
+}
+
+#[test]
+fn a_body_that_comes_slowly_is_taken_whole() {
+    let worker = Worker::fixed("{}");
+    let router = Router::start(&[worker.url()], &["--body-idle-timeout-secs", "1"]);
+    let mut client = begin(&router, "Content-Length: 6\r\n\r\n");
+    for byte in b"{    }" {
+        std::thread::sleep(Duration::from_millis(300));
+        client.send([*byte]);
+    }
+    assert_eq!(client.receive().status(), 200);
+    assert_eq!(worker.seen()[0].body, b"{    }");
+}
+
+/// Requests that no route takes, and what they get.
+const UNWANTED: [(&str, &str, u16, &str); 6] = [
+    ("POST", "/nowhere", 404, "not_found"),
+    ("POST", "/v1/responses/x/y", 404, "not_found"),
+    ("PUT", "/generate", 405, "method_not_allowed"),
+    ("POST", "/health", 405, "method_not_allowed"),
+    ("PUT", "/abort_request", 405, "method_not_allowed"),
+    ("POST", "/workers", 405, "method_not_allowed"),
+];
+
+// A connection that is closed while its client sends is reset, and the answer is lost with what was not read.
+#[test]
+fn a_client_that_sends_a_long_body_to_the_wrong_place_sees_why_it_is_refused() {
+    let body = vec![b'x'; 2 << 20];
+    let router = Router::start(&[], &[]);
+    for (method, path, status, code) in UNWANTED {
+        for _ in 0..5 {
+            let mut client = router.client();
+            let head =
+                format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+            client.send([head.as_bytes(), &body].concat());
+            client.receive().assert_refused(status, code);
+        }
+    }
+}
+
+// RFC 9110, section 10.1.1
+#[test]
+fn a_client_that_asks_before_it_sends_is_refused_before_it_sends() {
+    let router = Router::start(&[], &["--body-idle-timeout-secs", "0"]);
+    for (method, path, status, code) in UNWANTED {
+        let mut client = router.client();
+        client.send(format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2097152\r\n\r\n"
+        ));
+        client.receive().assert_refused(status, code);
+    }
+}
