@@ -70,8 +70,9 @@ pub(crate) async fn handle(
         Ok(answered) => give(context, answered, is_old, engaged, permit, note),
         Err(refusal) => refuse(note, refusal),
     };
-    // A failure tells it also where it was the only one.
-    if trail.attempts > 1 || shared.settings.retry.statuses.contains(response.status().as_u16()) {
+    // A failure tells it also where there was only one.
+    let failed = shared.settings.retry.statuses.contains(response.status().as_u16());
+    if trail.attempts > 1 || (trail.attempts == 1 && failed) {
         response.headers_mut().insert(ATTEMPTS, HeaderValue::from(trail.attempts));
     }
     if let (true, Some((place, assignment))) = (shared.settings.decision_headers, &trail.last) {
