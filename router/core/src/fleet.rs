@@ -235,7 +235,7 @@ mod tests {
             [0, 2],
             "a worker of no stated model serves every one"
         );
-        assert_eq!(ids(&fleet, Role::Regular, Some("made up")), [0, 1, 2]);
+        assert_eq!(ids(&fleet, Role::Regular, Some("made up")), [2], "two others are stated");
         assert_eq!(ids(&fleet, Role::Prefill, Some("m1")), [3]);
         assert_eq!(ids(&fleet, Role::Decode, None), [] as [u32; 0]);
     }

@@ -4,20 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::{Value, json};
 
-use crate::common::{Message, Router, Worker};
+use crate::common::{Message, PATHS, Router, Worker};
 
-const ENDPOINTS: [&str; 10] = [
-    "/v1/chat/completions",
-    "/generate",
-    "/v1/completions",
-    "/v1/embeddings",
-    "/v1/classify",
-    "/v1/rerank",
-    "/rerank",
-    "/v1/score",
-    "/v1/responses",
-    EXTRA,
-];
 /// One that only the command line knows.
 const EXTRA: &str = "/v1/audio/transcriptions";
 
@@ -86,7 +74,7 @@ fn one_key_is_one_worker_on_every_endpoint() {
     let router = Router::start(&urls, &args);
     let mut client = router.client();
     let mut homes: BTreeMap<usize, HashSet<usize>> = BTreeMap::new();
-    for (at, path) in ENDPOINTS.iter().enumerate() {
+    for (at, path) in PATHS.iter().chain([&EXTRA]).enumerate() {
         for key in 0..KEYS {
             let name = ["X-SMG-Routing-Key", "x-smg-routing-key", "X-Smg-ROUTING-key"][(at + key) % 3];
             // What else might be taken for a key differs each time.
@@ -103,7 +91,7 @@ fn one_key_is_one_worker_on_every_endpoint() {
     let used: HashSet<_> = homes.into_values().flatten().collect();
     assert!(used.len() >= 6, "50 keys are on {} of 8 workers only", used.len());
     let seen: usize = workers.iter().map(|worker| worker.count("POST")).sum();
-    assert_eq!(seen, KEYS * ENDPOINTS.len());
+    assert_eq!(seen, KEYS * (PATHS.len() + 1));
 }
 
 // vllm-project/router#85: a body that says nothing leaves the key.

@@ -5,7 +5,7 @@ mod bodies;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::common::{Client, Conn, Message, Router, Worker, noise};
+use crate::common::{Client, Conn, Message, PATHS, Router, Worker, noise};
 use bodies::BODIES;
 
 /// A gzip member by hand: a proxy that undoes the coding, or does it anew, changes it.
@@ -233,18 +233,6 @@ fn unreadable() -> Vec<(&'static str, Vec<u8>)> {
         ("noise", noise(7, 5_000)),
     ]
 }
-
-const PATHS: [&str; 9] = [
-    "/v1/chat/completions",
-    "/generate",
-    "/v1/completions",
-    "/v1/embeddings",
-    "/v1/classify",
-    "/v1/rerank",
-    "/rerank",
-    "/v1/score",
-    "/v1/responses",
-];
 
 // sgl-project/sglang#9875: what a body has to be is for the worker to say.
 #[test]

@@ -14,6 +14,19 @@ pub(crate) use latch::Latch;
 pub(crate) use process::{Log, Router};
 pub(crate) use worker::{Conn, Worker};
 
+/// Every proxied path that needs no option.
+pub(crate) const PATHS: [&str; 9] = [
+    "/v1/chat/completions",
+    "/generate",
+    "/v1/completions",
+    "/v1/embeddings",
+    "/v1/classify",
+    "/v1/rerank",
+    "/rerank",
+    "/v1/score",
+    "/v1/responses",
+];
+
 /// How long anything may take before a test gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -19,9 +19,14 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// Starts it in front of these workers, on free ports.
+    /// Starts it in front of these workers, on free ports. It logs only what is wrong with itself, unless `RUST_LOG` asks
+    /// for more: a failure among thousands of lines is hard to find.
     pub(crate) fn start(workers: &[String], args: &[&str]) -> Self {
-        Self::start_by(command(), workers, args)
+        let mut command = command();
+        if std::env::var_os("RUST_LOG").is_none() {
+            command.env("RUST_LOG", "error");
+        }
+        Self::start_by(command, workers, args)
     }
 
     /// Starts it with this soft limit of open files.
