@@ -175,22 +175,17 @@ fn lost(router: &Router) -> [f64; 2] {
 #[test]
 fn a_lost_connection_shows_by_whether_it_had_been_used() {
     // Every request to it comes on a fresh connection.
-    let resetting = Worker::probed(|conn, request| {
-        if request.first.starts_with("GET ") {
-            conn.answer("404 Not Found", "Connection: close\r\n", b"");
-        }
-        false
-    });
+    let resetting = Worker::answering_requests(|_, _| false);
     let well = Worker::fixed("{}");
     let args = ["--policy", "round_robin", "--disable-health-check", "--retry-initial-backoff-ms", "1"];
     let router = Router::start(&[resetting.url(), well.url()], &args);
-    wait_until("the questions to be over", || resetting.connections() > 0 && resetting.open_at_peer() == 0);
+    resetting.wait_until_asked();
     assert_eq!(router.post("/generate", PLAIN).status(), 200);
     assert_eq!(lost(&router), [1.0, 0.0]);
 
     // Closes a connection on its second request.
     let known = Mutex::new(HashSet::new());
-    let forgetful = Worker::start(move |conn, _| {
+    let forgetful = Worker::answering_requests(move |conn, _| {
         let is_new = known.lock().expect("not poisoned").insert(conn.stream.peer_addr().expect("an address"));
         if is_new {
             conn.answer("200 OK", "", b"{}");
@@ -198,6 +193,7 @@ fn a_lost_connection_shows_by_whether_it_had_been_used() {
         is_new
     });
     let router = Router::start(&[forgetful.url()], &args);
+    forgetful.wait_until_asked();
     let mut client = router.client();
     for _ in 0..2 {
         assert_eq!(client.post("/generate", "", PLAIN).status(), 200);

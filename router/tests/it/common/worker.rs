@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::http::{Message, Reader};
+use super::wait_until;
 
 /// One connection that the router opened.
 #[derive(Debug)]
@@ -153,6 +154,25 @@ impl Worker {
             // One that the router has closed cannot be closed again.
             let _ = stream.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Refuses the router's own questions, on connections that end with them, and serves requests so: none of these comes
+    /// on a connection that a question had opened, or loses its own to one.
+    pub(crate) fn answering_requests(
+        serve: impl Fn(&mut Conn, &Message) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self::probed(move |conn, request| {
+            if request.first.starts_with("GET ") {
+                conn.answer("404 Not Found", "Connection: close\r\n", b"");
+                return false;
+            }
+            serve(conn, request)
+        })
+    }
+
+    /// Waits until the router's own questions are over, where it has no more of them to ask.
+    pub(crate) fn wait_until_asked(&self) {
+        wait_until("the questions to be over", || self.connections() > 0 && self.open_at_peer() == 0);
     }
 
     /// The requests so far, without the router's own questions for health and model.

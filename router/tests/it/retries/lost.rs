@@ -8,21 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::{BODY, QUICK, sent};
 use crate::common::worker::dead_url;
-use crate::common::{Client, Conn, Latch, Message, Router, Worker, wait_until};
+use crate::common::{Client, Latch, Router, Worker, wait_until};
 
 const STREAM: &[u8] = br#"{"text":"hello","stream":true}"#;
-
-/// A worker to which every request comes on a fresh connection: it closes those of the router's own questions, and
-/// `serve` those of requests.
-fn fresh(serve: impl Fn(&mut Conn, &Message) -> bool + Send + Sync + 'static) -> Worker {
-    Worker::probed(move |conn, request| {
-        if request.first.starts_with("GET ") {
-            conn.answer("404 Not Found", "Connection: close\r\n", b"");
-            return false;
-        }
-        serve(conn, request)
-    })
-}
 
 // radixark/miles#1334
 #[test]
@@ -34,7 +22,7 @@ fn what_a_worker_may_have_begun_is_repeated_only_if_that_is_allowed() {
     ] {
         let (count, active) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (seen, now) = (Arc::clone(&count), Arc::clone(&active));
-        let worker = fresh(move |_, _| {
+        let worker = Worker::answering_requests(move |_, _| {
             seen.fetch_add(1, Ordering::SeqCst);
             assert_eq!(now.fetch_add(1, Ordering::SeqCst), 0, "two at a time");
             std::thread::sleep(Duration::from_millis(20));
@@ -52,7 +40,7 @@ fn what_a_worker_may_have_begun_is_repeated_only_if_that_is_allowed() {
 // radixark/miles#1334: the old connection is closed before the new try begins.
 #[test]
 fn two_tries_never_overlap() {
-    let first = Arc::new(fresh(|conn, _| {
+    let first = Arc::new(Worker::answering_requests(|conn, _| {
         conn.write("HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n");
         conn.chunk(b"I go on");
         let read = conn.stream.read(&mut [0]);
@@ -61,14 +49,14 @@ fn two_tries_never_overlap() {
     }));
     let still_open = Arc::new(AtomicUsize::new(usize::MAX));
     let (one, found) = (Arc::clone(&first), Arc::clone(&still_open));
-    let second = fresh(move |conn, _| {
+    let second = Worker::answering_requests(move |conn, _| {
         found.store(one.open_at_peer(), Ordering::SeqCst);
         conn.answer("200 OK", "", b"{}");
         true
     });
     let router =
         Router::start(&[first.url(), second.url()], &[&QUICK[..], &["--disable-health-check"]].concat());
-    wait_until("the questions to be over", || first.connections() > 0 && first.open_at_peer() == 0);
+    first.wait_until_asked();
     assert_eq!(router.post("/generate", BODY).status(), 200);
     assert_eq!(first.count("POST"), 1);
     assert_eq!(still_open.load(Ordering::SeqCst), 0);
@@ -153,7 +141,7 @@ fn failed_connects_are_tried_elsewhere_at_once_and_do_not_draw_on_the_budget() {
 #[test]
 fn nothing_is_tried_again_once_the_client_has_had_a_byte() {
     let broken = || {
-        fresh(|conn, _| {
+        Worker::answering_requests(|conn, _| {
             conn.begin_stream();
             conn.chunk(b"data: 1\n\n");
             false
