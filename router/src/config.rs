@@ -21,6 +21,8 @@ pub(crate) struct Config {
     pub(crate) threads: usize,
     pub(crate) settings: Settings,
     pub(crate) load_poll_interval: Duration,
+    /// How long a worker may take to be there.
+    pub(crate) startup_timeout: Duration,
     pub(crate) health: Option<HealthConfig>,
     /// `None`: workers have no breakers.
     pub(crate) breaker: Option<BreakerConfig>,
@@ -40,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) api_key: Option<ApiKey>,
     /// What workers are sent in place of the client's `Authorization`; `None`: that goes on to them.
     pub(crate) worker_key: Option<ApiKey>,
+    /// The same for workers that are added at run time and bring none.
+    pub(crate) added_worker_key: Option<ApiKey>,
     /// Seconds after which a worker that is unhealthy may have been found healthy again.
     pub(crate) recovery_secs: u64,
     /// Whether answers tell how they were routed.
@@ -53,6 +57,8 @@ pub(crate) struct Settings {
     pub(crate) admission: AdmissionConfig,
     /// Upper bounds in seconds of the buckets of durations: positive, increasing, at least one.
     pub(crate) duration_buckets: Vec<f64>,
+    /// How long a worker that leaves may take to finish what runs there.
+    pub(crate) drain_timeout: Duration,
 }
 
 impl Settings {

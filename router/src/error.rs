@@ -62,6 +62,11 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
+    /// Whether a worker that comes would change it.
+    pub(crate) fn is_for_want_of_workers(self) -> bool {
+        matches!(self, Self::NoWorkers { .. } | Self::NoneHealthy { .. } | Self::UnknownModel)
+    }
+
     const fn status(self) -> StatusCode {
         match self {
             Self::NotFound | Self::UnknownModel => StatusCode::NOT_FOUND,

@@ -12,6 +12,7 @@ mod client;
 mod clock;
 mod config;
 mod error;
+mod fleet;
 mod gate;
 mod limits;
 mod metrics;

@@ -31,6 +31,9 @@ const BACKLOG: u32 = 4096;
 /// How often idle upstream connections are looked through.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long the first probes of the workers are waited for at the start.
+const FIRST_PROBES: Duration = Duration::from_secs(1);
+
 /// Pause after a failed accept, which usually means that file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -79,16 +82,13 @@ fn remedy(error: &std::io::Error, surface: Surface) -> String {
 pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
     pub(crate) pool: Arc<Pool>,
-    /// Whether health probes run.
-    pub(crate) health_checks: bool,
 }
 
 impl Context {
-    fn new(shared: &Arc<Shared>, config: &Config) -> Arc<Self> {
+    fn new(shared: &Arc<Shared>, thread: usize, config: &Config) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
-            pool: Arc::new(Pool::new(config.workers.len(), config.settings.timeouts.connect)),
-            health_checks: config.health.is_some(),
+            pool: Arc::new(Pool::new(thread, config.settings.timeouts.connect)),
         })
     }
 }
@@ -98,26 +98,29 @@ impl Context {
 /// # Errors
 /// [`ServeError`] when it cannot begin.
 pub(crate) fn run(config: &Config) -> Result<(), ServeError> {
-    let shared = Arc::new(Shared::new(config)?);
     let runtime = runtime()?;
     let _guard = runtime.enter();
+    let shared = Shared::new(config)?;
     let traffic = listen(Surface::Traffic, config.listen)?;
     let metrics = listen(Surface::Metrics, config.metrics_listen)?;
     let (stop_sender, stop) = watch::channel(Stop::Run);
     // Before anybody is told that we are here, and may tell us to go.
     stop::with_signals(stop_sender.clone())?;
+    // The first requests, which wait meanwhile, are to find the whole fleet and not the first that answers.
+    runtime.block_on(shared.newcomers.all_known(FIRST_PROBES));
     announce(&traffic, &metrics)?;
     let threads: Vec<_> = (1..config.threads)
         .map(|number| {
-            spawn(number, traffic.try_clone()?, Context::new(&shared, config), stop.clone(), config)
+            let context = Context::new(&shared, number, config);
+            spawn(number, traffic.try_clone()?, context, stop.clone(), config)
         })
         .collect::<Result<_, std::io::Error>>()?;
-    let context = Context::new(&shared, config);
+    let context = Context::new(&shared, 0, config);
     if config.exit_with_stdin {
         stop::with_stdin(stop_sender)?;
     }
     runtime.block_on(async {
-        tasks::start(&context, config);
+        tasks::start(&shared);
         let metrics = serve(metrics, Arc::clone(&context), Surface::Metrics, stop.clone(), Duration::ZERO);
         let metrics = tokio::spawn(metrics);
         serve(traffic, context, Surface::Traffic, stop, config.shutdown_grace).await?;
@@ -207,7 +210,7 @@ async fn serve(
                 }
             },
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            _ = prune.tick() => context.pool.prune(),
+            _ = prune.tick() => context.pool.prune(&context.shared.members()),
             () = stop::reached(&mut stopping, Stop::Drain) => break,
         }
     }

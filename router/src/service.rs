@@ -9,6 +9,7 @@ use crate::admin;
 use crate::body::Body;
 use crate::client::Turn;
 use crate::error::{Answer, Refusal};
+use crate::fleet;
 use crate::proxy;
 use crate::request_id::{self, REQUEST_ID};
 use crate::server::{Context, Surface};
@@ -27,12 +28,10 @@ const OWN_ROUTES: &[Route] = &[
     Route { path: "/health", guarded: false, answer: |_| admin::alive() },
     Route { path: "/liveness", guarded: false, answer: |_| admin::alive() },
     Route { path: "/readiness", guarded: false, answer: |context| admin::readiness(&context.shared) },
-    Route {
-        path: "/workers",
-        guarded: true,
-        answer: |context| admin::workers(&context.shared, context.health_checks),
-    },
 ];
+
+/// Where the fleet is managed.
+const WORKERS: &str = "/workers";
 
 /// What a path of the traffic listener stands for.
 #[derive(Clone, Copy)]
@@ -46,6 +45,10 @@ enum Target {
     /// The same, to be ended.
     Cancel,
     Own(&'static Route),
+    /// The fleet, or one of it, with these methods.
+    Workers {
+        allowed: &'static str,
+    },
     Nothing,
 }
 
@@ -96,6 +99,9 @@ fn target(path: &str, extra: &[String]) -> Target {
             _ => Target::Nothing,
         };
     }
+    if let Some(allowed) = path.strip_prefix(WORKERS).and_then(fleet::api::allowed) {
+        return Target::Workers { allowed };
+    }
     OWN_ROUTES.iter().find(|route| route.path == path).map_or(Target::Nothing, Target::Own)
 }
 
@@ -111,6 +117,7 @@ impl Target {
             Self::Held => "/v1/responses/{id}",
             Self::Cancel => "/v1/responses/{id}/cancel",
             Self::Own(route) => route.path,
+            Self::Workers { .. } => WORKERS,
             Self::Nothing => "other",
         }
     }
@@ -121,6 +128,7 @@ impl Target {
             Self::Endpoint(_) | Self::Abort | Self::Cancel => "POST",
             Self::Held => "GET",
             Self::Own(_) => "GET, HEAD",
+            Self::Workers { allowed } => allowed,
             Self::Nothing => "",
         }
     }
@@ -148,6 +156,13 @@ async fn dispatch(
         Target::Nothing => Refusal::NotFound.answer(),
         _ if !is_allowed => Refusal::MethodNotAllowed { allowed: target.allowed() }.answer(),
         Target::Abort | Target::Held | Target::Cancel => proxy::ask_around(context, turn, request, id).await,
+        Target::Workers { .. } if !shared.settings.admits(request.headers()) => {
+            Refusal::Unauthorized.answer()
+        }
+        Target::Workers { .. } => {
+            let rest = request.uri().path()[WORKERS.len()..].to_owned();
+            fleet::api::handle(context, &rest, request).await
+        }
         Target::Own(route) if route.guarded && !shared.settings.admits(request.headers()) => {
             Refusal::Unauthorized.answer()
         }

@@ -1,34 +1,33 @@
 //! What all threads share: the decision core, the prefix index, the fleet table and the metrics.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use http::HeaderValue;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use router_core::ids::WorkerId;
-use router_core::index::PrefixIndex;
-use router_core::{BreakerChange, PolicyError, RetryBudget, Role, Router, RouterConfig, WorkerSpec};
-use tokio::sync::Notify;
+use router_core::{PolicyError, RetryBudget, Router, RouterConfig};
+use tokio::runtime::Handle;
 
 use crate::api_key::ApiKey;
 use crate::clock::{Clock, nanoseconds};
-use crate::config::{Config, Settings};
+use crate::config::{Config, HealthConfig, Settings};
+use crate::fleet::{self, Belief, Books, Member, Newcomers, Terms};
 use crate::gate::Gate;
 use crate::metrics::{EndpointName, Live, Metrics};
 use crate::proxy;
-use crate::upstream::Address;
+use crate::upstream::Pool;
 
 /// The state of the process.
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     /// Of every random choice.
     pub(crate) seed: u64,
-    /// Locked for the length of a decision or of a note in the books, never across an await.
-    pub(crate) router: Mutex<Router>,
-    /// Only under policies that look at it.
-    pub(crate) index: Option<RwLock<PrefixIndex>>,
-    /// The workers in the order of the command line.
-    pub(crate) fleet: Box<[Member]>,
+    /// Locked for the length of a decision or of a note in them, never across an await.
+    pub(crate) books: Mutex<Books>,
+    pub(crate) belief: Belief,
+    pub(crate) newcomers: Newcomers,
+    pub(crate) background: Background,
+    pub(crate) rounds: Rounds,
     pub(crate) settings: Settings,
     /// Present where the number of requests under way is limited.
     pub(crate) gate: Option<Arc<Gate>>,
@@ -36,108 +35,90 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// One worker as the shell knows it.
+/// What goes on beside the requests.
+pub(crate) struct Background {
+    /// Where it runs.
+    pub(crate) runtime: Handle,
+    /// Its own connections: no question of the router's takes one from a request.
+    pub(crate) pool: Pool,
+    /// How many pools there are, this one included.
+    pub(crate) pools: usize,
+}
+
+/// How workers are looked after.
 #[derive(Debug)]
-pub(crate) struct Member {
-    pub(crate) id: WorkerId,
-    pub(crate) address: Address,
-    /// The worker's own key as a value of `Authorization`, if it has one.
-    pub(crate) authorization: Option<HeaderValue>,
-    /// Requests that found nobody there, for the health probes.
-    pub(crate) unreachable: Sightings,
-}
-
-/// What requests saw of a worker since somebody asked last.
-#[derive(Debug, Default)]
-pub(crate) struct Sightings {
-    count: AtomicU32,
-    news: Notify,
-}
-
-impl Member {
-    pub(crate) fn new(id: WorkerId, address: Address, authorization: Option<HeaderValue>) -> Self {
-        Self { id, address, authorization, unreachable: Sightings::default() }
-    }
-}
-
-impl Sightings {
-    /// One more.
-    pub(crate) fn note(&self) {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.news.notify_one();
-    }
-
-    /// Waits for some; how many there were since the last time.
-    pub(crate) async fn next(&self) -> u32 {
-        loop {
-            self.news.notified().await;
-            let count = self.count.swap(0, Ordering::Relaxed);
-            if count > 0 {
-                return count;
-            }
-        }
-    }
+pub(crate) struct Rounds {
+    /// `None`: they are taken for healthy.
+    pub(crate) health: Option<HealthConfig>,
+    pub(crate) load_poll_interval: Duration,
+    /// How long a worker may take to be there.
+    pub(crate) startup_timeout: Duration,
 }
 
 impl Shared {
-    /// The state at the start: every worker known and taken for healthy.
+    /// The state at the start: every worker known, and none of them there yet. Needs a runtime around it, on which the
+    /// background work is done.
     ///
     /// # Errors
     /// The policy cannot work like this.
-    pub(crate) fn new(config: &Config) -> Result<Self, PolicyError> {
+    pub(crate) fn new(config: &Config) -> Result<Arc<Self>, PolicyError> {
         let clock = Clock::start();
-        let mut router = Router::new(RouterConfig {
+        let router = Router::new(RouterConfig {
             load_poll_interval_ns: nanoseconds(config.load_poll_interval),
             breaker: config.breaker,
             ..RouterConfig::new(config.policy.clone(), config.seed)
         })?;
-        let fleet = config.workers.iter().map(|address| {
-            let spec = WorkerSpec { url: address.url.clone(), model: None, role: Role::Regular };
-            let id = router.add_worker(clock.now_ns(), spec);
-            Member::new(id, address.clone(), config.settings.worker_key.as_ref().map(ApiKey::credential))
-        });
-        let fleet = fleet.collect();
-        let index = router.signals().prefix_index.map(|limits| RwLock::new(PrefixIndex::new(limits)));
         let settings = config.settings.clone();
         let known = proxy::ENDPOINTS.iter().map(|row| EndpointName::new(row.path, row.label));
         let extra = settings.extra_endpoints.iter().map(|path| EndpointName::new(path, path));
-        let buckets = &settings.duration_buckets;
-        let metrics = Metrics::new(config.policy.row(), known.chain(extra), config.workers.len(), buckets);
-        Ok(Self {
+        let metrics = Metrics::new(config.policy.row(), known.chain(extra), &settings.duration_buckets);
+        let budget = RetryBudget::new(settings.retry.budget_percent, settings.retry.budget_floor);
+        let shared = Arc::new(Self {
             clock,
             seed: config.seed,
-            router: Mutex::new(router),
-            index,
-            fleet,
+            belief: Belief::new(router.signals()),
+            books: Mutex::new(Books::new(router)),
+            newcomers: Newcomers::new(),
+            background: Background {
+                runtime: Handle::current(),
+                pool: Pool::new(config.threads, settings.timeouts.connect),
+                pools: config.threads + 1,
+            },
+            rounds: Rounds {
+                health: config.health.clone(),
+                load_poll_interval: config.load_poll_interval,
+                startup_timeout: config.startup_timeout,
+            },
             gate: Gate::new(clock, &settings.admission),
-            retry_budget: Mutex::new(RetryBudget::new(
-                settings.retry.budget_percent,
-                settings.retry.budget_floor,
-            )),
+            retry_budget: Mutex::new(budget),
             settings,
             metrics,
-        })
+        });
+        for address in &config.workers {
+            let authorization = shared.settings.worker_key.as_ref().map(ApiKey::credential);
+            fleet::register(&shared, address, Terms { authorization, ..Terms::default() });
+        }
+        Ok(shared)
     }
 
-    /// The place of a worker in the fleet table.
-    pub(crate) fn place(&self, worker: WorkerId) -> usize {
-        self.fleet.partition_point(|member| member.id < worker)
-    }
-
-    /// Tells the operator that a breaker has moved.
-    pub(crate) fn log_breaker(&self, change: &BreakerChange) {
-        let worker = &self.fleet[self.place(change.worker)].address.url;
-        let (from, to) = (change.from.label(), change.to.label());
-        tracing::warn!(%worker, from, to, "circuit breaker");
+    /// All workers, whether they get requests or not, in the order in which they were added.
+    pub(crate) fn members(&self) -> Vec<Arc<Member>> {
+        self.books.lock().members().to_vec()
     }
 
     /// Tells the core that a worker became healthy or not. The cache of one that went away is not believed in when it
     /// comes back.
     pub(crate) fn set_healthy(&self, worker: WorkerId, healthy: bool) {
-        let changed = self.router.lock().set_healthy(self.clock.now_ns(), worker, healthy);
-        if let (true, false, Some(index)) = (changed, healthy, &self.index) {
-            index.write().clear(worker);
+        let changed = self.books.lock().router.set_healthy(self.clock.now_ns(), worker, healthy);
+        if changed && !healthy {
+            self.belief.forget(worker);
         }
+    }
+
+    /// A worker's cache is empty.
+    pub(crate) fn forget_cache(&self, worker: WorkerId) {
+        self.belief.forget(worker);
+        self.books.lock().router.cache_lost(self.clock.now_ns(), worker);
     }
 
     /// The text of `/metrics` now.

@@ -1,8 +1,9 @@
 //! The fleet: the workers in the order in which they were added, as plain data, and the scopes that requests are
 //! routed in.
 //!
-//! Load is the ledger's matter and belief about caches the index's; a worker is what was configured, and whether it is
-//! healthy. A worker's id is its place in the order of adding. It is never given to another one.
+//! Load is the ledger's matter and belief about caches the index's; a worker is what was configured, whether it is
+//! healthy, and whether it is about to leave. A worker's id is its place in the order of adding. It is never given to
+//! another one.
 
 use crate::request::UnknownModel;
 use crate::{ScopeId, WorkerId};
@@ -55,8 +56,10 @@ pub struct Worker {
     pub model: Option<String>,
     /// What it does.
     pub role: Role,
-    /// Whether it may get requests.
+    /// Whether it is well enough for requests.
     pub healthy: bool,
+    /// It is leaving: what is in flight on it ends, and nothing new begins. Never taken back.
+    pub draining: bool,
 }
 
 /// What a scope takes in: the workers of a role, as far as they serve certain models.
@@ -97,6 +100,16 @@ pub(crate) struct Fleet {
     scopes: Vec<Scope>,
 }
 
+// === impl Worker ===
+
+impl Worker {
+    /// Whether it may get requests, as far as its breaker lets them through.
+    #[must_use]
+    pub fn takes_requests(&self) -> bool {
+        self.healthy && !self.draining
+    }
+}
+
 // === impl Fleet ===
 
 impl Fleet {
@@ -106,14 +119,14 @@ impl Fleet {
         Self { workers: Vec::new(), next_id: 0, scopes }
     }
 
-    /// Adds a worker behind all others, healthy.
-    pub(crate) fn add(&mut self, spec: WorkerSpec) -> &Worker {
+    /// Adds a worker behind all others.
+    pub(crate) fn add(&mut self, spec: WorkerSpec, healthy: bool) -> &Worker {
         let id = WorkerId(self.next_id);
         self.next_id += 1;
         let WorkerSpec { url, model, role } = spec;
         self.ensure_scope(role, model.as_deref());
         let at = self.workers.len();
-        self.workers.push(Worker { id, url, model, role, healthy: true });
+        self.workers.push(Worker { id, url, model, role, healthy, draining: false });
         &self.workers[at]
     }
 
@@ -127,6 +140,12 @@ impl Fleet {
     pub(crate) fn set_healthy(&mut self, id: WorkerId, healthy: bool) -> bool {
         let Some(at) = self.place(id) else { return false };
         std::mem::replace(&mut self.workers[at].healthy, healthy) != healthy
+    }
+
+    /// Sets the draining flag; whether that changed it.
+    pub(crate) fn set_draining(&mut self, id: WorkerId) -> bool {
+        let Some(at) = self.place(id) else { return false };
+        !std::mem::replace(&mut self.workers[at].draining, true)
     }
 
     /// Sets the model; whether that changed it.
@@ -173,7 +192,12 @@ impl Fleet {
         &self.workers
     }
 
-    /// The workers of a scope, healthy or not.
+    /// The worker of that id.
+    pub(crate) fn get(&self, id: WorkerId) -> Option<&Worker> {
+        self.place(id).map(|at| &self.workers[at])
+    }
+
+    /// The workers of a scope, healthy or not, draining or not.
     pub(crate) fn members(&self, scope: ScopeId) -> impl Iterator<Item = &Worker> {
         let scope = self.scopes.get(scope.0 as usize);
         self.workers.iter().filter(move |worker| scope.is_some_and(|scope| scope.covers(worker)))
@@ -225,10 +249,10 @@ mod tests {
     #[test]
     fn a_scope_is_one_role_and_one_model_or_all() {
         let mut fleet = Fleet::new();
-        fleet.add(spec("a", Some("m1"), Role::Regular));
-        fleet.add(spec("b", Some("m2"), Role::Regular));
-        fleet.add(spec("c", None, Role::Regular));
-        fleet.add(spec("d", Some("m1"), Role::Prefill));
+        fleet.add(spec("a", Some("m1"), Role::Regular), true);
+        fleet.add(spec("b", Some("m2"), Role::Regular), true);
+        fleet.add(spec("c", None, Role::Regular), true);
+        fleet.add(spec("d", Some("m1"), Role::Prefill), true);
         assert_eq!(ids(&fleet, Role::Regular, None), [0, 1, 2]);
         assert_eq!(
             ids(&fleet, Role::Regular, Some("m1")),
@@ -243,9 +267,9 @@ mod tests {
     #[test]
     fn scopes_differ_by_role_and_stay_when_workers_go() {
         let mut fleet = Fleet::new();
-        fleet.add(spec("a", Some("m"), Role::Prefill));
+        fleet.add(spec("a", Some("m"), Role::Prefill), true);
         let prefill = fleet.scope(Role::Prefill, Some("m"));
-        fleet.add(spec("b", Some("m"), Role::Decode));
+        fleet.add(spec("b", Some("m"), Role::Decode), true);
         assert_ne!(prefill, fleet.scope(Role::Decode, Some("m")));
         assert!(fleet.remove(WorkerId(0)));
         assert!(!fleet.remove(WorkerId(0)));
@@ -257,10 +281,10 @@ mod tests {
         let scope = |models: &[Option<&str>], name: &str| {
             let mut fleet = Fleet::new();
             for model in models {
-                fleet.add(spec("a", *model, Role::Regular));
+                fleet.add(spec("a", *model, Role::Regular), true);
             }
-            fleet.add(spec("p", Some("q1"), Role::Prefill));
-            fleet.add(spec("p", Some("q2"), Role::Prefill));
+            fleet.add(spec("p", Some("q1"), Role::Prefill), true);
+            fleet.add(spec("p", Some("q2"), Role::Prefill), true);
             fleet.scope(Role::Regular, Some(name)).map(|scope| fleet.scope_model(scope).map(str::to_owned))
         };
         let all = Ok(None);
@@ -283,7 +307,7 @@ mod tests {
     fn a_made_up_model_goes_to_no_worker_of_another() {
         let mut fleet = Fleet::new();
         for model in [Some("m1"), Some("m2"), None] {
-            fleet.add(spec("a", model, Role::Regular));
+            fleet.add(spec("a", model, Role::Regular), true);
         }
         assert_eq!(ids(&fleet, Role::Regular, Some("x")), [2]);
         assert_eq!(ids(&fleet, Role::Regular, Some("m1")), [0, 2]);
@@ -295,8 +319,8 @@ mod tests {
     #[test]
     fn a_model_that_is_found_out_later_changes_the_scopes() {
         let mut fleet = Fleet::new();
-        fleet.add(spec("a", None, Role::Regular));
-        fleet.add(spec("b", None, Role::Regular));
+        fleet.add(spec("a", None, Role::Regular), true);
+        fleet.add(spec("b", None, Role::Regular), true);
         assert!(
             fleet.set_model(WorkerId(0), Some("m1".into()))
                 && fleet.set_model(WorkerId(1), Some("m2".into()))
@@ -316,8 +340,8 @@ mod tests {
     #[test]
     fn ids_are_never_given_twice() {
         let mut fleet = Fleet::new();
-        fleet.add(spec("a", None, Role::Regular));
+        fleet.add(spec("a", None, Role::Regular), true);
         fleet.remove(WorkerId(0));
-        assert_eq!(fleet.add(spec("a", None, Role::Regular)).id, WorkerId(1));
+        assert_eq!(fleet.add(spec("a", None, Role::Regular), true).id, WorkerId(1));
     }
 }

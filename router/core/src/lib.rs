@@ -38,7 +38,7 @@ pub use policy::{
 use prompt::PromptView;
 pub use request::{Assignment, RouteRequest, RoutingKeys, UnknownModel, Unroutable};
 pub use retry::{Cause, Next, RetryBudget, RetryConfig, StatusSet, Tries};
-pub use router::{PolicyError, Proposal, Router, RouterConfig, WorkerView};
+pub use router::{PolicyError, Proposal, Router, RouterConfig, WarmUp, WorkerView};
 
 #[cfg(test)]
 mod testing;

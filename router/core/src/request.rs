@@ -48,6 +48,9 @@ pub struct Assignment {
     pub prompt_chars: u64,
     /// Prompt tokens that the router believes to be in that worker's cache; `None` where the policy holds no such belief.
     pub predicted_cached_tokens: Option<u64>,
+    /// When it was booked, this router waited for no other first token from that worker. So whatever was believed to be in
+    /// its cache was not still being computed.
+    pub no_prefill_ahead: bool,
 }
 
 /// Nobody serves the model that was asked for, and everybody says which one they serve.
@@ -58,7 +61,7 @@ pub struct UnknownModel;
 /// Why a request goes nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unroutable {
-    /// Nobody serves this scope.
+    /// Nobody serves this scope, or those who do are draining.
     #[error("no worker serves this model")]
     NoWorkers,
     /// There are workers, and none is healthy.

@@ -5,15 +5,20 @@
 //! this; its answer comes in with the request.
 
 mod eligible;
+mod warm_up;
+mod workers;
 
 use eligible::{Members, Survey};
+pub use warm_up::WarmUp;
+use warm_up::WarmUps;
+pub use workers::WorkerView;
 
-use crate::breaker::{BreakerConfig, BreakerView};
-use crate::fleet::{Fleet, Role, Worker, WorkerSpec};
+use crate::breaker::BreakerConfig;
+use crate::fleet::{Fleet, Role};
 use crate::index::Matches;
 use crate::ledger::loads::LoadReport;
-use crate::ledger::{Account, Cursor, Finished, LeaseId, Ledger, Load, Outcome, Tally};
-use crate::policy::{Choice, Policy, PolicyConfig, Reason, Signals};
+use crate::ledger::{Finished, LeaseId, Ledger, Outcome};
+use crate::policy::{Choice, Decision, Policy, PolicyConfig, Reason, Signals};
 use crate::prompt::{CHARS_PER_TOKEN, INDEXED_BYTES, PromptView};
 use crate::request::{Assignment, RouteRequest, UnknownModel, Unroutable};
 use crate::{ScopeId, WorkerId};
@@ -36,6 +41,8 @@ pub struct RouterConfig {
     pub load_poll_interval_ns: u64,
     /// When workers that fail are left alone; `None` is never.
     pub breaker: Option<BreakerConfig>,
+    /// How workers with a cold cache are brought to their share; `None` is not at all.
+    pub warm_up: Option<WarmUp>,
 }
 
 /// A configuration that cannot work.
@@ -44,19 +51,9 @@ pub enum PolicyError {
     /// Nobody can be asked all the time.
     #[error("the load poll interval must be above 0")]
     NoPollInterval,
-}
-
-/// A worker and what is in flight on it.
-#[derive(Debug, Clone, Copy)]
-pub struct WorkerView<'a> {
-    /// The worker.
-    pub worker: &'a Worker,
-    /// What this router has in flight on it.
-    pub load: Load,
-    /// How its legs ended so far.
-    pub tally: Tally,
-    /// Its breaker.
-    pub breaker: BreakerView,
+    /// Not a share.
+    #[error("the warm-up share must be a number from 0 up")]
+    NoShare,
 }
 
 /// What would be booked.
@@ -75,6 +72,7 @@ pub struct Proposal {
 pub struct Router {
     signals: Signals,
     policy: Box<dyn Policy>,
+    warm_ups: WarmUps,
     state: State,
 }
 
@@ -92,7 +90,8 @@ impl RouterConfig {
     /// This policy and seed, the rest by default.
     #[must_use]
     pub fn new(policy: PolicyConfig, seed: u64) -> Self {
-        Self { policy, seed, load_poll_interval_ns: DEFAULT_LOAD_POLL_INTERVAL_NS, breaker: None }
+        let load_poll_interval_ns = DEFAULT_LOAD_POLL_INTERVAL_NS;
+        Self { policy, seed, load_poll_interval_ns, breaker: None, warm_up: None }
     }
 
     /// How long a load report is believed, in nanoseconds from the asking.
@@ -121,10 +120,14 @@ impl Router {
         if config.load_poll_interval_ns == 0 {
             return Err(PolicyError::NoPollInterval);
         }
+        if config.warm_up.is_some_and(|warm_up| !(warm_up.share >= 0.0 && warm_up.share.is_finite())) {
+            return Err(PolicyError::NoShare);
+        }
         let signals = config.policy.signals();
         let ledger = Ledger::new(signals.loads.then_some(config.load_report_ttl_ns()), config.breaker);
         let policy = config.policy.build();
-        Ok(Self { signals, policy, state: State { config, fleet: Fleet::new(), ledger } })
+        let warm_ups = WarmUps::new(config.warm_up);
+        Ok(Self { signals, policy, warm_ups, state: State { config, fleet: Fleet::new(), ledger } })
     }
 
     /// How it was told to work.
@@ -137,41 +140,6 @@ impl Router {
     #[must_use]
     pub fn signals(&self) -> Signals {
         self.signals
-    }
-
-    /// Adds a worker behind all others, healthy. Its id is its place in the order of adding, from 0.
-    pub fn add_worker(&mut self, _now_ns: u64, spec: WorkerSpec) -> WorkerId {
-        let worker = self.state.fleet.add(spec);
-        self.state.ledger.open(worker.id);
-        self.policy.worker_added(worker);
-        worker.id
-    }
-
-    /// Takes a worker out of the fleet; what is in flight on it stays booked until it ends. False if there is no such one.
-    pub fn remove_worker(&mut self, _now_ns: u64, id: WorkerId) -> bool {
-        let removed = self.state.fleet.remove(id);
-        if removed {
-            self.state.ledger.retire(id);
-            self.policy.worker_removed(id);
-        }
-        removed
-    }
-
-    /// Says whether a worker may get requests; whether that is news. Its breaker is a fact of its own, and is not moved. A
-    /// worker that comes back after it was down may have lost its cache: the caller should then clear it in the prefix
-    /// index.
-    pub fn set_healthy(&mut self, now_ns: u64, id: WorkerId, healthy: bool) -> bool {
-        let changed = self.state.fleet.set_healthy(id, healthy);
-        if changed {
-            self.state.ledger.report(now_ns, id, None);
-        }
-        changed
-    }
-
-    /// Says which model a worker serves, as far as that was found out; whether that is news. It changes which scopes the
-    /// worker belongs to.
-    pub fn set_model(&mut self, id: WorkerId, model: Option<String>) -> bool {
-        self.state.fleet.set_model(id, model)
     }
 
     /// The scope of the workers of a role that serve `model`: one of that very name, or of the part before the first `:`
@@ -202,11 +170,14 @@ impl Router {
         let mut members = Members::new();
         let survey = Survey { state: &self.state, now_ns, request, matches };
         let decision = survey.decision(&mut members)?;
-        let choice = self.policy.choose(&decision)?;
+        let choice = self.choose(&decision)?;
         self.policy.booked(&decision, choice);
+        self.warm_ups.booked(&decision, choice);
         let Proposal { worker, reason, matched_chars } = Proposal::of(choice);
         // What it looked at can be changed from here on.
         drop(decision);
+        let account = self.state.ledger.account(worker);
+        let no_prefill_ahead = account.is_none_or(|account| account.load().queued_prefill_tokens == 0);
         let lease = self.state.ledger.book(now_ns, worker, request.prompt_tokens);
         let predicted =
             self.signals.prefix_index.map(|_| predicted_cached_tokens(request, matches, matched_chars));
@@ -217,6 +188,7 @@ impl Router {
             matched_chars,
             prompt_chars: matches.prompt_chars(),
             predicted_cached_tokens: predicted,
+            no_prefill_ahead,
         })
     }
 
@@ -233,7 +205,11 @@ impl Router {
         let mut members = Members::new();
         let survey = Survey { state: &self.state, now_ns, request, matches };
         let decision = survey.decision(&mut members)?;
-        self.policy.choose(&decision).map(Proposal::of)
+        self.choose(&decision).map(Proposal::of)
+    }
+
+    fn choose<'d>(&self, decision: &'d Decision<'_>) -> Result<Choice<'d>, Unroutable> {
+        self.policy.choose(decision).map(|choice| self.warm_ups.divert(decision, choice))
     }
 
     /// The first token of a leg came. False if its lease has ended.
@@ -266,20 +242,6 @@ impl Router {
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
         self.policy.next_deadline()
-    }
-
-    /// The fleet at `now_ns`, in the order of adding.
-    pub fn workers(&self, now_ns: u64) -> impl Iterator<Item = WorkerView<'_>> {
-        let mut accounts = Cursor::new(self.state.ledger.accounts(), Account::worker);
-        self.state.fleet.workers().iter().map(move |worker| {
-            let account = accounts.find(worker.id);
-            WorkerView {
-                worker,
-                load: account.map_or_else(Load::default, Account::load),
-                tally: account.map_or_else(Tally::default, Account::tally),
-                breaker: account.map_or_else(BreakerView::default, |account| account.breaker(now_ns)),
-            }
-        })
     }
 
     /// How many legs were booked so far.
@@ -323,3 +285,5 @@ fn predicted_cached_tokens(request: &RouteRequest<'_>, matches: &Matches, matche
 mod breaker_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod worker_tests;

@@ -94,6 +94,7 @@ pub(super) fn parse(args: impl Iterator<Item = OsString>) -> Result<Parsed, Stop
         timeouts: args.timeouts.resolve(),
         api_key: traffic.api_key,
         worker_key: traffic.worker_key,
+        added_worker_key: traffic.added_worker_key,
         recovery_secs: args.health.recovery_secs(),
         decision_headers: observe.decision_headers,
         request_id_headers: observe.request_id_headers,
@@ -102,6 +103,7 @@ pub(super) fn parse(args: impl Iterator<Item = OsString>) -> Result<Parsed, Stop
         retry: args.retries.resolve()?,
         admission: limits.admission,
         duration_buckets: observe.duration_buckets,
+        drain_timeout: Duration::from_secs(180),
     };
     let process = args.process;
     let config = Config {
@@ -113,6 +115,7 @@ pub(super) fn parse(args: impl Iterator<Item = OsString>) -> Result<Parsed, Stop
         threads: process.threads.map_or_else(default_threads, usize::from),
         settings,
         load_poll_interval: process.load_poll_interval_secs,
+        startup_timeout: Duration::from_secs(1800),
         health: args.health.resolve(),
         breaker: args.breaker.resolve(&mut warnings),
         shutdown_grace: Duration::from_secs(process.shutdown_grace_period_secs),

@@ -41,6 +41,7 @@ pub(super) struct Traffic {
     pub(super) workers: Vec<Address>,
     pub(super) api_key: Option<ApiKey>,
     pub(super) worker_key: Option<ApiKey>,
+    pub(super) added_worker_key: Option<ApiKey>,
     pub(super) extra_endpoints: Vec<String>,
 }
 
@@ -57,6 +58,7 @@ impl TrafficArgs {
         Ok(Traffic {
             listen: address("--host", &self.host, self.port)?,
             workers,
+            added_worker_key: worker_key.clone(),
             worker_key: worker_key.or_else(|| api_key.clone()),
             api_key,
             extra_endpoints: endpoints::resolve(&self.extra_endpoints)?,

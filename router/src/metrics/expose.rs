@@ -12,6 +12,7 @@ use std::sync::Arc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
+use router_core::POLICIES;
 
 use super::labels::{End, RequestError};
 use super::live::Live;
@@ -157,8 +158,13 @@ impl Scrape {
     fn decisions(&self, page: &mut Page) -> fmt::Result {
         let metrics = &self.metrics;
         let mut decisions = page.counter("smg_router_decisions", "Decisions by the policy's reason")?;
-        for (reason, count) in &metrics.decisions {
-            decisions.count(&[("policy", metrics.policy), ("reason", reason)], read(count))?;
+        for (row, reasons) in POLICIES.iter().zip(&metrics.decisions) {
+            for (reason, count) in reasons {
+                // Of the other policies, what they did while they ruled.
+                if row.name == metrics.policy() || read(count) > 0 {
+                    decisions.count(&[("policy", row.name), ("reason", reason)], read(count))?;
+                }
+            }
         }
         let cache = &metrics.cache;
         for (name, help, count) in [

@@ -1,8 +1,11 @@
 //! State that is not counted but read when somebody asks.
 
+use std::sync::Arc;
+
 use router_core::index::IndexStats;
 use router_core::{BreakerView, Tally};
 
+use super::WorkerMetrics;
 use crate::shared::Shared;
 
 /// Everything that is read at a scrape.
@@ -19,8 +22,7 @@ pub(crate) struct Live {
 /// One worker.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerRow {
-    /// In the fleet table.
-    pub(crate) place: usize,
+    pub(crate) counts: Arc<WorkerMetrics>,
     pub(crate) url: String,
     /// The word for its role.
     pub(crate) role: &'static str,
@@ -48,15 +50,15 @@ impl Live {
     /// What there is now.
     pub(crate) fn read(shared: &Shared, queue: QueueRow) -> Self {
         let now_ns = shared.clock.now_ns();
-        let index = shared.index.as_ref().map(|index| index.read().stats());
+        let index = shared.belief.read().map(|index| index.stats());
         let chars = |worker| {
             let stats = index.as_ref()?;
             let at = stats.chars.binary_search_by_key(&worker, |row| row.0).ok()?;
             Some(stats.chars[at].1)
         };
-        let router = shared.router.lock();
-        let workers = router.workers(now_ns).map(|row| WorkerRow {
-            place: shared.place(row.worker.id),
+        let books = shared.books.lock();
+        let workers = books.router.workers(now_ns).zip(books.members()).map(|(row, member)| WorkerRow {
+            counts: Arc::clone(&member.metrics),
             url: row.worker.url.clone(),
             role: row.worker.role.label(),
             model: row.worker.model.clone(),
@@ -69,7 +71,7 @@ impl Live {
             tally: row.tally,
         });
         let workers = workers.collect();
-        drop(router);
+        drop(books);
         Self { now_ns, workers, index, queue }
     }
 }

@@ -17,11 +17,10 @@ mod tests;
 mod workers;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use http::{Method, StatusCode};
-use router_core::Cause;
-use router_core::PolicyRow;
+use router_core::{Cause, POLICIES, PolicyRow};
 
 use crate::error::Refusal;
 use histogram::Bounds;
@@ -40,14 +39,14 @@ const BACKOFF_ATTEMPTS: usize = 8;
 /// All counters of the process.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    /// The policy's name, for labels.
-    pub(crate) policy: &'static str,
+    /// The policy that rules: its place among [`POLICIES`].
+    policy: AtomicUsize,
     endpoints: Vec<EndpointMetrics>,
-    workers: Vec<WorkerMetrics>,
     pub(crate) routes: Routes,
     pub(crate) in_flight: InFlight,
     pub(crate) cache: CacheMetrics,
-    decisions: Vec<(&'static str, AtomicU64)>,
+    /// By policy, by reason.
+    decisions: Vec<Vec<(&'static str, AtomicU64)>>,
     /// Requests to paths that are not proxied, by method and path.
     elsewhere: Table<(&'static str, &'static str)>,
     /// Response heads towards clients, and from workers.
@@ -104,12 +103,11 @@ struct AdmissionMetrics {
 }
 
 impl Metrics {
-    /// The metrics of a router with this policy, these endpoints in the order of their table, and so many workers in
-    /// the order of the fleet table. `duration_buckets` are seconds.
+    /// The metrics of a router with this policy and these endpoints in the order of their table. `duration_buckets` are
+    /// seconds.
     pub(crate) fn new(
         policy: &PolicyRow,
         endpoints: impl Iterator<Item = EndpointName>,
-        workers: usize,
         duration_buckets: &[f64],
     ) -> Arc<Self> {
         let durations = Bounds::of_seconds(duration_buckets);
@@ -121,14 +119,15 @@ impl Metrics {
             .enumerate()
             .map(|(at, name)| EndpointMetrics::new(name.clone(), group(name).unwrap_or(at), &durations));
         let endpoints: Vec<_> = endpoints.collect();
-        Arc::new(Self {
-            policy: policy.name,
+        let decisions =
+            POLICIES.iter().map(|row| row.reasons.iter().map(|reason| (*reason, AtomicU64::new(0))));
+        let metrics = Self {
+            policy: AtomicUsize::new(0),
             routes: Routes::new(endpoints.len(), &durations),
             endpoints,
-            workers: std::iter::repeat_with(WorkerMetrics::default).take(workers).collect(),
             in_flight: InFlight::default(),
             cache: CacheMetrics::default(),
-            decisions: policy.reasons.iter().map(|reason| (*reason, AtomicU64::new(0))).collect(),
+            decisions: decisions.map(Iterator::collect).collect(),
             elsewhere: Table::default(),
             answers: Statuses::default(),
             upstream_answers: Statuses::default(),
@@ -141,7 +140,20 @@ impl Metrics {
             },
             sheds: Table::default(),
             ends: Default::default(),
-        })
+        };
+        metrics.set_policy(policy);
+        Arc::new(metrics)
+    }
+
+    /// The name of the policy that rules, for labels.
+    pub(crate) fn policy(&self) -> &'static str {
+        POLICIES[self.policy.load(Ordering::Relaxed)].name
+    }
+
+    /// Another policy rules.
+    pub(crate) fn set_policy(&self, policy: &PolicyRow) {
+        let place = POLICIES.iter().position(|row| row.name == policy.name);
+        self.policy.store(place.expect("a row of the table"), Ordering::Relaxed);
     }
 
     /// The name of the endpoint at this place.
@@ -152,11 +164,6 @@ impl Metrics {
     /// The place under which everything is counted that is told apart by the label of the endpoint at this place.
     pub(crate) fn group(&self, at: usize) -> usize {
         self.endpoints[at].group
-    }
-
-    /// The worker at this place of the fleet table.
-    pub(crate) fn worker(&self, place: usize) -> &WorkerMetrics {
-        &self.workers[place]
     }
 
     /// A request came to the endpoint at this place.
@@ -187,8 +194,11 @@ impl Metrics {
 
     /// A request was assigned for one of the policy's reasons.
     pub(crate) fn decided(&self, reason: &'static str) {
-        let of_reason = self.decisions.iter().find(|(label, _)| *label == reason);
-        debug_assert!(of_reason.is_some(), "the reason {reason} is not in the policy's row");
+        let ruling = &self.decisions[self.policy.load(Ordering::Relaxed)];
+        // One that decided may have been replaced since.
+        let mut reasons = ruling.iter().chain(self.decisions.iter().flatten());
+        let of_reason = reasons.find(|(label, _)| *label == reason);
+        debug_assert!(of_reason.is_some(), "the reason {reason} is in no policy's row");
         if let Some((_, count)) = of_reason {
             increment(count);
         }

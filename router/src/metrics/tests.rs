@@ -55,24 +55,38 @@ const FAMILIES: &[(&str, &str)] = &[
     ("smg_worker_tokens_active", "gauge"),
 ];
 
-fn metrics() -> Arc<Metrics> {
+/// The counters of a router and of its two workers.
+struct Counters {
+    metrics: Arc<Metrics>,
+    workers: [Arc<WorkerMetrics>; 2],
+}
+
+impl Counters {
+    fn render(&self, places: std::ops::Range<usize>) -> String {
+        self.metrics.render(live(&self.workers, places))
+    }
+}
+
+fn counters() -> Counters {
     let config = PolicyConfig::new("cache_aware").expect("a policy");
     let endpoints = [("/generate", "generate"), ("/a\"b\\", "/a\"b\\"), ("/v2/generate", "generate")];
     let endpoints = endpoints.map(|(path, label)| EndpointName::new(path, label));
-    Metrics::new(config.row(), endpoints.into_iter(), 2, &[0.5, 2.0])
+    let metrics = Metrics::new(config.row(), endpoints.into_iter(), &[0.5, 2.0]);
+    Counters { metrics, workers: Default::default() }
 }
 
 /// Everything happens once, with a stated model or without.
-fn happen(metrics: &Metrics, model: Option<&str>) {
+fn happen(counters: &Counters, model: Option<&str>) {
+    let Counters { metrics, workers } = counters;
     let slot = metrics.in_flight.enter(0);
     metrics.arrived(0);
     metrics.exhausted(2);
     metrics.arrived_elsewhere(&Method::GET, "other");
     metrics.admitted(3_000_000);
     metrics.decided("cache_hit");
-    metrics.worker(0).selected();
-    metrics.worker(1).failed(WorkerError::Connect);
-    metrics.worker(1).checked(true);
+    workers[0].selected();
+    workers[1].failed(WorkerError::Connect);
+    workers[1].checked(true);
     metrics.retried(0, 1, Cause::Connect, 0);
     metrics.retried(0, 200, Cause::Status(599), 700_000_000_000);
     metrics.exhausted(1);
@@ -102,9 +116,9 @@ fn happen(metrics: &Metrics, model: Option<&str>) {
     metrics.in_flight.leave(slot);
 }
 
-fn worker(place: usize) -> WorkerRow {
+fn worker(workers: &[Arc<WorkerMetrics>; 2], place: usize) -> WorkerRow {
     WorkerRow {
-        place,
+        counts: Arc::clone(&workers[place]),
         url: format!("http://w{place}"),
         role: "regular",
         model: (place == 0).then(|| "m".to_owned()),
@@ -115,9 +129,13 @@ fn worker(place: usize) -> WorkerRow {
     }
 }
 
-fn live(places: std::ops::Range<usize>) -> Live {
+fn live(workers: &[Arc<WorkerMetrics>; 2], places: std::ops::Range<usize>) -> Live {
     let index = IndexStats { bytes: 1, nodes: 2, evicted_chars: 3, chars: Vec::new() };
-    Live { workers: places.map(worker).collect(), index: Some(index), ..Live::default() }
+    Live {
+        workers: places.map(|place| worker(workers, place)).collect(),
+        index: Some(index),
+        ..Live::default()
+    }
 }
 
 /// A family of the text: its kind, and its samples in order, as series and value.
@@ -162,10 +180,10 @@ fn parse(text: &str) -> BTreeMap<&str, Family<'_>> {
 
 #[test]
 fn every_family_is_there_and_no_other() {
-    let metrics = metrics();
+    let counters = counters();
     for model in [None, Some("m")] {
-        happen(&metrics, model);
-        let text = metrics.render(live(0..2));
+        happen(&counters, model);
+        let text = counters.render(0..2);
         let shown: Vec<_> = parse(&text).iter().map(|(name, family)| (*name, family.kind)).collect();
         assert_eq!(shown, FAMILIES);
         assert!(parse(&text).values().all(|family| !family.samples.is_empty()));
@@ -174,9 +192,9 @@ fn every_family_is_there_and_no_other() {
 
 #[test]
 fn buckets_are_cumulative_and_end_with_the_count() {
-    let metrics = metrics();
-    happen(&metrics, Some("m"));
-    let text = metrics.render(live(0..2));
+    let counters = counters();
+    happen(&counters, Some("m"));
+    let text = counters.render(0..2);
     let mut checked = 0;
     for (name, family) in parse(&text).iter().filter(|(_, family)| family.kind == "histogram") {
         let (mut bound, mut total, mut count) = (0.0, 0.0, 0.0);
@@ -200,19 +218,19 @@ fn buckets_are_cumulative_and_end_with_the_count() {
 
 #[test]
 fn a_worker_that_has_left_leaves_no_series() {
-    let metrics = metrics();
-    happen(&metrics, None);
-    assert!(metrics.render(live(0..2)).contains("http://w0"));
-    let text = metrics.render(live(1..2));
+    let counters = counters();
+    happen(&counters, None);
+    assert!(counters.render(0..2).contains("http://w0"));
+    let text = counters.render(1..2);
     assert!(!text.contains("http://w0") && text.contains("http://w1"));
 }
 
 #[test]
 fn what_happened_is_what_is_shown() {
-    let metrics = metrics();
-    happen(&metrics, Some("m"));
-    happen(&metrics, Some("m"));
-    let text = metrics.render(live(0..2));
+    let counters = counters();
+    happen(&counters, Some("m"));
+    happen(&counters, Some("m"));
+    let text = counters.render(0..2);
     let route =
         r#"router_type="http",backend_type="regular",connection_mode="http",model="m",endpoint="generate""#;
     for line in [

@@ -23,8 +23,9 @@ use super::lease::Lease;
 use super::note::Note;
 use crate::client::{Engaged, Expiry};
 use crate::clock::nanoseconds;
+use crate::fleet::Member;
 use crate::gate::Permit;
-use crate::upstream::{Connection, Pool, PoolKey};
+use crate::upstream::{Connection, Pool};
 
 /// Least time between two reports of progress to the decision core.
 const PROGRESS_INTERVAL_NS: u64 = 100_000_000;
@@ -80,7 +81,7 @@ pub(crate) struct Booked {
 pub(crate) struct Held {
     pub(crate) connection: Connection,
     pub(crate) pool: Arc<Pool>,
-    pub(crate) key: PoolKey,
+    pub(crate) member: Arc<Member>,
 }
 
 impl AnswerBody {
@@ -171,8 +172,8 @@ impl AnswerBody {
     /// The answer has been read to its end, so its connection may serve another request.
     fn complete(&mut self) {
         let outcome = Outcome::of_status(self.status.as_u16());
-        if let Some(Held { connection, pool, key }) = self.settle(outcome) {
-            pool.give_back(key, connection);
+        if let Some(Held { connection, pool, member }) = self.settle(outcome) {
+            pool.give_back(&member, connection);
         }
     }
 

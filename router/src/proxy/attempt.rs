@@ -10,9 +10,9 @@ use router_core::{Cause, Outcome};
 
 use crate::client::Turn;
 use crate::error::Refusal;
+use crate::fleet::Member;
 use crate::request_id::REQUEST_ID;
 use crate::server::Context;
-use crate::shared::Member;
 use crate::upstream::{Connection, NoAnswer, exchange};
 
 /// Why a try gave no response head; what the operator may know, as against what the client is told.
@@ -29,17 +29,17 @@ pub(crate) enum Failure {
     Invalid(&'static str),
 }
 
-/// Sends a request to the worker at this place and waits for the head of its answer.
+/// Sends a request to a worker and waits for the head of its answer.
 ///
 /// # Errors
 /// [`Failure`]; any connection is closed then.
 pub(super) async fn attempt(
     context: &Context,
     turn: &Turn,
-    place: usize,
+    member: &Member,
     request: Request<Full<Bytes>>,
 ) -> Result<(Connection, Response<Incoming>), Failure> {
-    let exchanged = exchange(&context.pool, place, &context.shared.fleet[place].address, request);
+    let exchanged = exchange(&context.pool, member, request);
     let timeouts = &context.shared.settings.timeouts;
     let begun = Instant::now();
     let tried = tokio::select! {
@@ -139,8 +139,8 @@ fn upstream_headers(mut headers: HeaderMap, member: &Member, id: &HeaderValue) -
     headers.remove(header::EXPECT);
     headers.insert(header::HOST, member.address.host.clone());
     headers.insert(REQUEST_ID, id.clone());
-    if let Some(key) = &member.authorization {
-        headers.insert(header::AUTHORIZATION, key.clone());
+    if let Some(key) = member.authorization() {
+        headers.insert(header::AUTHORIZATION, key);
     }
     headers
 }

@@ -14,6 +14,7 @@ use super::{attempt, headers, ingress};
 use crate::body::Body;
 use crate::client::Turn;
 use crate::error::{Answer, Refusal};
+use crate::fleet::Member;
 use crate::server::Context;
 use crate::upstream::{CallError, Callee, call};
 
@@ -37,10 +38,10 @@ pub(crate) async fn ask_around(
         Err(refusal) => return refusal.answer(),
     };
     let mut calls = JoinSet::new();
-    for (place, member) in context.shared.fleet.iter().enumerate() {
-        let request = attempt::upstream_request(&head, body.clone(), member, &id);
+    for (place, member) in context.shared.members().into_iter().enumerate() {
+        let request = attempt::upstream_request(&head, body.clone(), &member, &id);
         let context = Arc::clone(context);
-        calls.spawn(async move { (place, ask(&context, place, request).await) });
+        calls.spawn(async move { (place, ask(&context, &member, request).await) });
     }
     let telling = tokio::spawn(most_telling(calls));
     let _engaged = turn.engage();
@@ -97,12 +98,11 @@ async fn receive(
     Ok((head, body))
 }
 
-async fn ask(context: &Context, place: usize, request: Request<Full<Bytes>>) -> Told {
-    let address = &context.shared.fleet[place].address;
-    let callee = Callee { address, key: place, timeout: TIMEOUT, max_answer: MAX_ANSWER_BYTES };
+async fn ask(context: &Context, member: &Member, request: Request<Full<Bytes>>) -> Told {
+    let callee = Callee { member, timeout: TIMEOUT, max_answer: MAX_ANSWER_BYTES };
     let answer = call(&context.pool, callee, request).await;
     if let Err(error) = &answer {
-        tracing::warn!(worker = %address.url, "no answer: {error}");
+        tracing::warn!(worker = %member.address.url, "no answer: {error}");
     }
     answer
 }

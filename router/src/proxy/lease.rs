@@ -10,18 +10,20 @@ use router_core::{Assignment, LeaseId, Outcome};
 
 use super::endpoint::Endpoint;
 use super::prepare;
+use crate::fleet::Member;
 use crate::shared::Shared;
 
 /// The booking of one request on one worker. Dropped without an outcome, the client has gone.
 pub(crate) struct Lease {
     shared: Arc<Shared>,
+    member: Arc<Member>,
     id: LeaseId,
     open: bool,
 }
 
 impl Lease {
-    pub(crate) fn new(shared: Arc<Shared>, assignment: &Assignment) -> Self {
-        Self { shared, id: assignment.lease, open: true }
+    pub(crate) fn new(shared: Arc<Shared>, member: Arc<Member>, assignment: &Assignment) -> Self {
+        Self { shared, member, id: assignment.lease, open: true }
     }
 
     pub(crate) fn now_ns(&self) -> u64 {
@@ -30,21 +32,23 @@ impl Lease {
 
     /// The first token came.
     pub(crate) fn first_token(&self, now_ns: u64) {
-        self.shared.router.lock().first_token(now_ns, self.id);
+        self.shared.books.lock().router.first_token(now_ns, self.id);
     }
 
     /// `output_tokens` have come so far.
     pub(crate) fn progress(&self, now_ns: u64, output_tokens: u64) {
-        self.shared.router.lock().progress(now_ns, self.id, output_tokens);
+        self.shared.books.lock().router.progress(now_ns, self.id, output_tokens);
     }
 
     /// The request is over as far as the worker is concerned. What is said after the first time counts for nothing.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
         if std::mem::take(&mut self.open) {
             let now_ns = self.now_ns();
-            let finished = self.shared.router.lock().finish(now_ns, self.id, outcome);
+            let finished = self.shared.books.lock().router.finish(now_ns, self.id, outcome);
             if let Some(change) = finished.breaker {
-                self.shared.log_breaker(&change);
+                let worker = &self.member.address.url;
+                let (from, to) = (change.from.label(), change.to.label());
+                tracing::warn!(%worker, from, to, "circuit breaker");
             }
         }
     }

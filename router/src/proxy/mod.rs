@@ -31,6 +31,7 @@ use crate::body::Body;
 use crate::client::{Engaged, Turn};
 use crate::clock::nanoseconds;
 use crate::error::{Answer, Refusal};
+use crate::fleet::Member;
 use crate::gate::Permit;
 use crate::server::Context;
 use crate::shared::Shared;
@@ -75,8 +76,8 @@ pub(crate) async fn handle(
     if trail.attempts > 1 || (trail.attempts == 1 && failed) {
         response.headers_mut().insert(ATTEMPTS, HeaderValue::from(trail.attempts));
     }
-    if let (true, Some((place, assignment))) = (shared.settings.decision_headers, &trail.last) {
-        tell_decision(response.headers_mut(), *place, assignment);
+    if let (true, Some((member, assignment))) = (shared.settings.decision_headers, &trail.last) {
+        tell_decision(response.headers_mut(), member, assignment);
     }
     (response, code)
 }
@@ -175,7 +176,7 @@ fn give(
     permit: Option<Permit>,
     mut note: Note,
 ) -> Answer {
-    let Answered { place, connection, response, lease } = answered;
+    let Answered { member, connection, response, lease } = answered;
     let (mut head, inner) = response.into_parts();
     // A body without bytes may have a length that it would have: the answer to a condition (304).
     if !inner.is_end_stream() {
@@ -188,14 +189,14 @@ fn give(
         engaged.ends_by_close();
     }
     engaged.answering();
-    let held = Held { connection, pool: Arc::clone(&context.pool), key: place };
+    let held = Held { connection, pool: Arc::clone(&context.pool), member };
     let booked = Booked { held, lease, note, engaged, permit };
     let body = AnswerBody::new(inner, head.status, context.shared.settings.timeouts.silence, booked);
     (Response::from_parts(head, Body::Answer(Box::new(body))), None)
 }
 
-fn tell_decision(headers: &mut HeaderMap, place: usize, assignment: &Assignment) {
-    headers.insert(DECIDED_WORKER, HeaderValue::from(place));
+fn tell_decision(headers: &mut HeaderMap, member: &Member, assignment: &Assignment) {
+    headers.insert(DECIDED_WORKER, HeaderValue::from(member.id.0));
     headers.insert(DECIDED_REASON, HeaderValue::from_static(assignment.reason.as_str()));
     match assignment.predicted_cached_tokens {
         Some(tokens) => headers.insert(DECIDED_TOKENS, HeaderValue::from(tokens)),

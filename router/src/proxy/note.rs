@@ -13,6 +13,7 @@ use super::flow::{Flow, Seen};
 use super::meter::Counts;
 use crate::access_log::{self, Decision, Record};
 use crate::error::Refusal;
+use crate::fleet::Member;
 use crate::metrics::{self, End, RequestError, Slot, WorkerError};
 use crate::shared::Shared;
 
@@ -46,7 +47,7 @@ struct Facts {
 
 /// The last assignment.
 struct Try {
-    place: usize,
+    member: Arc<Member>,
     assignment: Assignment,
     /// Neither a response head nor a failure of it is known.
     open: bool,
@@ -109,8 +110,7 @@ impl Note {
     /// Tells the operator what went wrong with the last try, by the names that the access log has.
     pub(crate) fn complain(&self, problem: impl std::fmt::Display) {
         let facts = &*self.0;
-        let worker =
-            facts.last_try.as_ref().map_or("-", |tried| &facts.shared.fleet[tried.place].address.url);
+        let worker = facts.last_try.as_ref().map_or("-", |tried| &tried.member.address.url);
         let request_id = facts.request_id.to_str().unwrap_or("-");
         tracing::warn!(request_id, worker, "{problem}");
     }
@@ -122,17 +122,17 @@ impl Note {
     }
 
     /// A worker gets it.
-    pub(crate) fn assigned(&mut self, place: usize, assignment: &Assignment) {
+    pub(crate) fn assigned(&mut self, member: Arc<Member>, assignment: &Assignment) {
         let facts = &mut *self.0;
         facts.tries += 1;
         let metrics = &facts.shared.metrics;
-        metrics.worker(place).selected();
+        member.metrics.selected();
         metrics.decided(assignment.reason.as_str());
         if facts.tries == 1 {
             let routed = &facts.model.row(facts.group).routed;
             routed[usize::from(facts.streaming)].fetch_add(1, Ordering::Relaxed);
         }
-        facts.last_try = Some(Try { place, assignment: *assignment, open: true });
+        facts.last_try = Some(Try { member, assignment: *assignment, open: true });
     }
 
     /// The last try failed, and another one follows after this wait.
@@ -215,7 +215,7 @@ impl Facts {
             && std::mem::take(&mut tried.open)
             && let Some(error) = error
         {
-            self.shared.metrics.worker(tried.place).failed(error);
+            tried.member.metrics.failed(error);
         }
     }
 
@@ -235,7 +235,7 @@ impl Facts {
         self.shared.metrics.in_flight.leave(slot);
         self.count(end, now_ns);
         if let (Some(error), Some(Outcome::Failed), Some(tried)) = (broken_by(end), outcome, &self.last_try) {
-            self.shared.metrics.worker(tried.place).failed(error);
+            tried.member.metrics.failed(error);
         }
         let form = self.shared.settings.access_log;
         if access_log::is_on(form) {
@@ -321,8 +321,8 @@ impl Facts {
             end: end.label(),
             attempts: self.tries,
             decision: self.last_try.as_ref().map(|tried| Decision {
-                worker: &shared.fleet[tried.place].address.url,
-                policy: shared.metrics.policy,
+                worker: &tried.member.address.url,
+                policy: shared.metrics.policy(),
                 reason: tried.assignment.reason.as_str(),
                 matched_chars: tried.assignment.matched_chars,
                 prompt_chars: tried.assignment.prompt_chars,

@@ -16,6 +16,7 @@ use super::note::Note;
 use crate::api_key::ApiKey;
 use crate::clock::whole_seconds;
 use crate::error::Refusal;
+use crate::fleet::Member;
 use crate::shared::Shared;
 
 const TARGET_WORKER: HeaderName = HeaderName::from_static("x-smg-target-worker");
@@ -27,6 +28,7 @@ const IMPLICIT_KEYS: [HeaderName; 3] =
 /// A worker that was chosen, and what it holds for the request.
 pub(super) struct Booked {
     pub(super) assignment: Assignment,
+    pub(super) member: Arc<Member>,
     pub(super) booking: Booking,
     /// Which workers might have had it.
     pub(super) scope: ScopeId,
@@ -51,7 +53,7 @@ pub(super) fn book(
     let prompt = prompt_view(&view);
     let prompt_tokens = view.prompt.estimated_tokens();
     let scope = {
-        let router = shared.router.lock();
+        let router = &shared.books.lock().router;
         let scope = router.scope(Role::Regular, view.model.as_deref());
         let model = scope.as_ref().ok().and_then(|scope| router.scope_model(*scope));
         note.looked(view.stream, view.model.as_deref(), model, prompt_tokens);
@@ -69,17 +71,16 @@ pub(super) fn book(
         keys: routing_keys(headers, shared.settings.api_key.as_ref()),
         exclude,
     };
-    let matches = match &shared.index {
-        Some(index) => index.read().lookup(scope, prompt),
-        None => Matches::default(),
-    };
+    let index = shared.belief.read();
+    let matches = index.as_ref().map_or_else(Matches::default, |index| index.lookup(scope, prompt));
+    drop(index);
     let now_ns = shared.clock.now_ns();
-    let assigned = shared.router.lock().assign(now_ns, &request, &matches);
-    let assignment = assigned.map_err(|why| refusal(shared, why))?;
-    let lease = Lease::new(Arc::clone(shared), &assignment);
-    let credit = shared.index.as_ref().map(|index| index.write().credit(scope, prompt, assignment.worker));
+    let assigned = shared.books.lock().assign(now_ns, &request, &matches);
+    let (assignment, member) = assigned.map_err(|why| refusal(shared, why))?;
+    let lease = Lease::new(Arc::clone(shared), Arc::clone(&member), &assignment);
+    let credit = shared.belief.write().map(|mut index| index.credit(scope, prompt, assignment.worker));
     let pledge = Pledge::new(Arc::clone(shared), endpoint, body.clone(), credit);
-    Ok(Booked { assignment, booking: Booking::new(lease, pledge), scope })
+    Ok(Booked { assignment, member, booking: Booking::new(lease, pledge), scope })
 }
 
 /// Whether a worker that was not tried could have the request now.
@@ -92,14 +93,14 @@ pub(super) fn others_left(shared: &Shared, scope: ScopeId, headers: &HeaderMap, 
         keys: routing_keys(headers, shared.settings.api_key.as_ref()),
         exclude: tried,
     };
-    shared.router.lock().propose(shared.clock.now_ns(), &request, &Matches::default()).is_ok()
+    shared.books.lock().router.propose(shared.clock.now_ns(), &request, &Matches::default()).is_ok()
 }
 
 /// Takes a credit back, because nothing shows that the prompt reached the worker.
 pub(super) fn withdraw(shared: &Shared, endpoint: &Endpoint, body: &[u8], credit: Credit) {
-    if let Some(index) = &shared.index {
+    if let Some(mut index) = shared.belief.write() {
         let view = RequestView::read(endpoint.dialect, body);
-        index.write().withdraw(prompt_view(&view), credit);
+        index.withdraw(prompt_view(&view), credit);
     }
 }
 

@@ -4,6 +4,7 @@
 //! decided by `router_core::Tries`; here are the facts that it decides by, and the answer that is kept meanwhile: a
 //! client gets the last one that there was.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +21,7 @@ use super::note::Note;
 use super::prepare::{self, Booked};
 use crate::client::Turn;
 use crate::error::Refusal;
+use crate::fleet::Member;
 use crate::server::Context;
 use crate::upstream::Connection;
 
@@ -41,13 +43,13 @@ pub(super) struct Errand<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Trail {
     pub(super) attempts: u32,
-    /// The last worker's place in the fleet table, and why it was chosen.
-    pub(super) last: Option<(usize, Assignment)>,
+    /// The last worker, and why it was chosen.
+    pub(super) last: Option<(Arc<Member>, Assignment)>,
 }
 
 /// A worker's answer that nobody has read yet.
 pub(super) struct Answered {
-    pub(super) place: usize,
+    pub(super) member: Arc<Member>,
     pub(super) connection: Connection,
     pub(super) response: Response<Incoming>,
     pub(super) lease: Lease,
@@ -73,14 +75,19 @@ impl Errand<'_> {
         loop {
             let booked = match self.book(&exclude, note) {
                 Ok(booked) => booked,
+                Err(refusal) if last.is_none() && refusal.is_for_want_of_workers() => {
+                    if self.newcomer().await {
+                        continue;
+                    }
+                    return Err(refusal);
+                }
                 Err(refusal) => return last.unwrap_or(Err(refusal)),
             };
             // Where an answer is given up for another try, its connection is closed before that begins.
             drop(last.take());
-            let Booked { assignment, booking, scope } = booked;
-            let place = self.context.shared.place(assignment.worker);
-            *trail = Trail { attempts: trail.attempts + 1, last: Some((place, assignment)) };
-            let (cause, retry_after_ns, mut ended) = match self.once(place, booking, note).await {
+            let Booked { assignment, member, booking, scope } = booked;
+            *trail = Trail { attempts: trail.attempts + 1, last: Some((Arc::clone(&member), assignment)) };
+            let (cause, retry_after_ns, mut ended) = match self.once(member, booking, note).await {
                 Ok(answered) => match self.retryable(answered.response.status()) {
                     None => return Ok(answered),
                     Some(cause) => (cause, retry_after_ns(answered.response.headers()), Ok(answered)),
@@ -104,6 +111,15 @@ impl Errand<'_> {
             if wait_ns > 0 {
                 tokio::time::sleep(Duration::from_nanos(wait_ns)).await;
             }
+        }
+    }
+
+    /// Waits until more is known of a worker that may be about to come; false if there is none.
+    async fn newcomer(&self) -> bool {
+        tokio::select! {
+            biased;
+            more = self.context.shared.newcomers.next() => more,
+            () = self.turn.deadline() => false,
         }
     }
 
@@ -141,19 +157,23 @@ impl Errand<'_> {
     fn book(&self, exclude: &[WorkerId], note: &mut Note) -> Result<Booked, Refusal> {
         let shared = &self.context.shared;
         let booked = prepare::book(shared, self.endpoint, &self.head.headers, &self.body, exclude, note)?;
-        note.assigned(shared.place(booked.assignment.worker), &booked.assignment);
+        note.assigned(Arc::clone(&booked.member), &booked.assignment);
         Ok(booked)
     }
 
     /// Tries one worker.
-    async fn once(&self, place: usize, booking: Booking, note: &mut Note) -> Result<Answered, Unanswered> {
-        let member = &self.context.shared.fleet[place];
-        let request = upstream_request(&self.head, self.body.clone(), member, &self.id);
-        match attempt(self.context, self.turn, place, request).await {
+    async fn once(
+        &self,
+        member: Arc<Member>,
+        booking: Booking,
+        note: &mut Note,
+    ) -> Result<Answered, Unanswered> {
+        let request = upstream_request(&self.head, self.body.clone(), &member, &self.id);
+        match attempt(self.context, self.turn, &member, request).await {
             Ok((connection, response)) => {
                 note.upstream_head(response.status());
                 let lease = booking.answered(response.status());
-                Ok(Answered { place, connection, response, lease })
+                Ok(Answered { member, connection, response, lease })
             }
             Err(failure) => {
                 if failure.is_nobody_there() {

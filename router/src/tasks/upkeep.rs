@@ -17,7 +17,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     loop {
         let now_ns = shared.clock.now_ns();
         let next_ns = {
-            let mut router = shared.router.lock();
+            let router = &mut shared.books.lock().router;
             if router.next_deadline().is_some_and(|deadline| deadline <= now_ns) {
                 router.tick(now_ns);
             }
@@ -31,9 +31,8 @@ pub(super) async fn run(shared: Arc<Shared>) {
 
 /// Gives back the memory of forgotten workers, in turns between which requests run.
 async fn sweep(shared: &Shared) {
-    let Some(index) = &shared.index else { return };
     let end = tokio::time::Instant::now() + LONGEST_SLEEP;
-    while index.write().sweep(SWEEP_NODES) && tokio::time::Instant::now() < end {
+    while shared.belief.sweep(SWEEP_NODES) && tokio::time::Instant::now() < end {
         tokio::task::yield_now().await;
     }
 }

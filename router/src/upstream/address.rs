@@ -65,9 +65,25 @@ impl Address {
         Ok(Self { url: url.trim_end_matches('/').to_owned(), host, target })
     }
 
+    /// The same, with `http://` where there is no scheme.
+    ///
+    /// # Errors
+    /// [`BadUrl`].
+    pub(crate) fn parse_lenient(url: &str) -> Result<Self, BadUrl> {
+        if url.contains("://") { Self::parse(url) } else { Self::parse(&format!("http://{url}")) }
+    }
+
     /// Whether both are dialled alike, however they are spelled.
     pub(crate) fn is_same_worker(&self, other: &Self) -> bool {
         self.target == other.target
+    }
+
+    /// What is dialled, the same for every spelling of it.
+    pub(crate) fn dialled(&self) -> String {
+        match &self.target {
+            Target::Literal(address) => format!("http://{address}"),
+            Target::Name(host, port) => format!("http://{host}:{port}"),
+        }
     }
 
     /// Opens a TCP connection without Nagle's delay.

@@ -7,14 +7,13 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 
-use super::{Address, NoAnswer, Pool, PoolKey, exchange};
+use super::{NoAnswer, Pool, exchange};
+use crate::fleet::Member;
 
 /// Whom to call, and within which limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Callee<'a> {
-    pub(crate) address: &'a Address,
-    /// The worker's place in the fleet table.
-    pub(crate) key: PoolKey,
+    pub(crate) member: &'a Member,
     /// How long the whole exchange may take.
     pub(crate) timeout: Duration,
     /// Longest answer, in bytes.
@@ -52,7 +51,7 @@ async fn whole(
     callee: Callee<'_>,
     request: Request<Full<Bytes>>,
 ) -> Result<Response<Bytes>, CallError> {
-    let (mut connection, answer) = exchange(pool, callee.key, callee.address, request).await?;
+    let (mut connection, answer) = exchange(pool, callee.member, request).await?;
     let (head, body) = answer.into_parts();
     let mut body = Box::pin(Limited::new(body, callee.max_answer).collect());
     let read = std::future::poll_fn(|cx| {
@@ -64,6 +63,6 @@ async fn whole(
         body.as_mut().poll(cx)
     });
     let bytes = read.await.map_err(|_| CallError::Unreadable)?.to_bytes();
-    pool.give_back(callee.key, connection);
+    pool.give_back(callee.member, connection);
     Ok(Response::from_parts(head, bytes))
 }

@@ -7,7 +7,8 @@ use hyper::body::Incoming;
 
 use crate::error::Refusal;
 
-use super::{Address, Connection, ExchangeError, Pool, PoolKey};
+use super::{Connection, ExchangeError, Pool};
+use crate::fleet::Member;
 
 /// Why no response head came; for the operator, as it names what the system said.
 #[derive(Debug, thiserror::Error)]
@@ -75,11 +76,10 @@ impl NoAnswer {
 /// [`NoAnswer`].
 pub(crate) async fn exchange(
     pool: &Pool,
-    key: PoolKey,
-    address: &Address,
+    member: &Member,
     mut request: Request<Full<Bytes>>,
 ) -> Result<(Connection, Response<Incoming>), NoAnswer> {
-    if let Some(mut connection) = pool.take(key) {
+    if let Some(mut connection) = pool.take(member) {
         let again = request.method().is_idempotent().then(|| request.clone());
         match (connection.exchange(request).await, again) {
             (Ok(response), _) => return Ok((connection, response)),
@@ -87,12 +87,12 @@ pub(crate) async fn exchange(
             (Err(_), Some(again)) => request = again,
             (Err(error), None) => {
                 // What idled beside it has most probably been closed too.
-                pool.forget(key);
+                pool.forget(member);
                 return Err(error.into());
             }
         }
     }
-    let mut connection = pool.connect(address).await?;
+    let mut connection = pool.connect(member).await?;
     let response = connection.exchange(request).await?;
     Ok((connection, response))
 }
@@ -118,9 +118,9 @@ mod tests {
 
     use router_core::ids::WorkerId;
 
-    use super::super::{Probe, probe};
+    use super::super::{Address, Probe, probe};
     use super::*;
-    use crate::shared::Member;
+    use crate::fleet::Terms;
 
     /// Answers one request on each of its connections, then waits for a word and closes it.
     fn closing_worker() -> (Address, mpsc::Sender<()>, mpsc::Receiver<()>) {
@@ -147,10 +147,10 @@ mod tests {
     #[tokio::test]
     async fn a_probe_does_not_mistake_a_stale_connection_for_a_sick_worker() {
         let (address, close, closed) = closing_worker();
-        let pool = Pool::new(1, Duration::from_secs(10));
+        let pool = Pool::new(0, Duration::from_secs(10));
         let path = Uri::from_static("/health");
-        let member = Member::new(WorkerId(0), address, None);
-        let question = Probe { path, member: &member, key: 0, timeout: Duration::from_secs(10) };
+        let member = Member::new(WorkerId(0), address, Terms::default(), 1);
+        let question = Probe { path, member: &member, timeout: Duration::from_secs(10) };
         for _ in 0..3 {
             let (status, body) = probe(&pool, question.clone()).await.expect("an answer");
             assert_eq!((status, &body[..]), (StatusCode::OK, &b"ok"[..]));

@@ -17,5 +17,5 @@ pub(crate) use call::{CallError, Callee, call};
 pub(crate) use connection::Connection;
 use connection::ExchangeError;
 pub(crate) use exchange::{NoAnswer, exchange};
-pub(crate) use pool::{Pool, PoolKey};
+pub(crate) use pool::{IdleConnections, Pool};
 pub(crate) use probe::{Probe, probe};

@@ -1,14 +1,17 @@
 //! Idle connections, kept for a moment.
 //!
-//! One pool per runtime thread, so that a connection is always polled by the thread whose reactor owns it.
+//! Each worker keeps its own, apart for each runtime thread, so that a connection is always polled by the thread whose
+//! reactor owns it; a worker that has left takes its connections with it.
 //! SGLang's server closes a connection that was idle for 5 s; ours are given up after [`IDLE_LIMIT`], so that
 //! a request never races that close.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::{Address, Connection, NoAnswer};
+use super::{Connection, NoAnswer};
+use crate::fleet::Member;
 
 /// How long a connection may idle: below the 5 s after which the engine's server closes it.
 const IDLE_LIMIT: Duration = Duration::from_secs(3);
@@ -16,18 +19,20 @@ const IDLE_LIMIT: Duration = Duration::from_secs(3);
 /// Most idle connections to one worker; a burst's surplus is closed.
 const IDLE_PER_WORKER: usize = 1024;
 
-/// Whose connections: the worker's place in the fleet table.
-pub(crate) type PoolKey = usize;
-
-/// The idle connections of one runtime thread.
+/// How one runtime thread comes by connections.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// By worker; in each, the one used last stands last.
-    idle: Vec<Mutex<Vec<Idle>>>,
+    /// Which thread: whose connections it takes.
+    thread: usize,
     /// How long connecting may take.
     connect_timeout: Duration,
 }
 
+/// The idle connections to one worker, by thread.
+#[derive(Debug)]
+pub(crate) struct IdleConnections(Box<[Mutex<Vec<Idle>>]>);
+
+/// In each list, the one used last stands last.
 #[derive(Debug)]
 struct Idle {
     connection: Connection,
@@ -35,14 +40,14 @@ struct Idle {
 }
 
 impl Pool {
-    /// An empty pool for this many workers.
-    pub(crate) fn new(workers: usize, connect_timeout: Duration) -> Self {
-        Self { idle: (0..workers).map(|_| Mutex::default()).collect(), connect_timeout }
+    /// The pool of this thread.
+    pub(crate) fn new(thread: usize, connect_timeout: Duration) -> Self {
+        Self { thread, connect_timeout }
     }
 
     /// An idle connection that is still good, if there is one: the one used last, so that surplus ages out.
-    pub(super) fn take(&self, key: PoolKey) -> Option<Connection> {
-        let mut idle = self.idle[key].lock();
+    pub(super) fn take(&self, member: &Member) -> Option<Connection> {
+        let mut idle = self.idle(member).lock();
         while let Some(mut last) = idle.pop() {
             if last.since.elapsed() >= IDLE_LIMIT {
                 idle.clear();
@@ -57,17 +62,17 @@ impl Pool {
     ///
     /// # Errors
     /// [`NoAnswer::Connect`] or [`NoAnswer::ConnectTimedOut`].
-    pub(super) async fn connect(&self, address: &Address) -> Result<Connection, NoAnswer> {
-        match tokio::time::timeout(self.connect_timeout, Connection::open(address)).await {
+    pub(super) async fn connect(&self, member: &Member) -> Result<Connection, NoAnswer> {
+        match tokio::time::timeout(self.connect_timeout, Connection::open(&member.address)).await {
             Ok(opened) => opened.map_err(NoAnswer::Connect),
             Err(_) => Err(NoAnswer::ConnectTimedOut),
         }
     }
 
     /// Gives a connection back after a complete exchange. One that is not reusable is closed.
-    pub(crate) fn give_back(&self, key: PoolKey, mut connection: Connection) {
+    pub(crate) fn give_back(&self, member: &Member, mut connection: Connection) {
         if connection.is_idle() {
-            let mut idle = self.idle[key].lock();
+            let mut idle = self.idle(member).lock();
             if idle.len() < IDLE_PER_WORKER {
                 idle.push(Idle { connection, since: Instant::now() });
             }
@@ -75,16 +80,27 @@ impl Pool {
     }
 
     /// Closes what idles for a worker.
-    pub(super) fn forget(&self, key: PoolKey) {
-        self.idle[key].lock().clear();
+    pub(super) fn forget(&self, member: &Member) {
+        self.idle(member).lock().clear();
     }
 
     /// Closes what has idled too long.
-    pub(crate) fn prune(&self) {
-        for idle in &self.idle {
-            let mut idle = idle.lock();
+    pub(crate) fn prune(&self, members: &[Arc<Member>]) {
+        for member in members {
+            let mut idle = self.idle(member).lock();
             let fresh = idle.partition_point(|one| one.since.elapsed() >= IDLE_LIMIT);
             idle.drain(..fresh);
         }
+    }
+
+    fn idle<'a>(&self, member: &'a Member) -> &'a Mutex<Vec<Idle>> {
+        &member.idle.0[self.thread]
+    }
+}
+
+impl IdleConnections {
+    /// None yet, for this many threads.
+    pub(crate) fn new(threads: usize) -> Self {
+        Self((0..threads).map(|_| Mutex::default()).collect())
     }
 }

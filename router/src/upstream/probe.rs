@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::Full;
 
-use super::{CallError, Callee, Pool, PoolKey, call};
-use crate::shared::Member;
+use super::{CallError, Callee, Pool, call};
+use crate::fleet::Member;
 
 /// Longest answer that is read.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
@@ -19,8 +19,6 @@ pub(crate) struct Probe<'a> {
     pub(crate) path: Uri,
     /// Whom to ask.
     pub(crate) member: &'a Member,
-    /// The worker's place in the fleet table.
-    pub(crate) key: PoolKey,
     /// How long the whole exchange may take.
     pub(crate) timeout: Duration,
 }
@@ -30,12 +28,7 @@ pub(crate) struct Probe<'a> {
 /// # Errors
 /// [`CallError`]; a status other than 2xx is an answer.
 pub(crate) async fn probe(pool: &Pool, probe: Probe<'_>) -> Result<(StatusCode, Bytes), CallError> {
-    let callee = Callee {
-        address: &probe.member.address,
-        key: probe.key,
-        timeout: probe.timeout,
-        max_answer: MAX_ANSWER_BYTES,
-    };
+    let callee = Callee { member: probe.member, timeout: probe.timeout, max_answer: MAX_ANSWER_BYTES };
     let answer = call(pool, callee, question(&probe)).await?;
     Ok((answer.status(), answer.into_body()))
 }
@@ -47,8 +40,8 @@ fn question(probe: &Probe<'_>) -> Request<Full<Bytes>> {
     let headers = request.headers_mut();
     headers.insert(header::HOST, probe.member.address.host.clone());
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-    if let Some(key) = &probe.member.authorization {
-        headers.insert(header::AUTHORIZATION, key.clone());
+    if let Some(key) = probe.member.authorization() {
+        headers.insert(header::AUTHORIZATION, key);
     }
     request
 }

@@ -300,6 +300,11 @@ impl Ledger {
         &self.accounts
     }
 
+    /// The account of a worker; of one that was removed, until its last lease has ended.
+    pub(crate) fn account(&self, worker: WorkerId) -> Option<&Account> {
+        self.place(worker).map(|at| &self.accounts[at])
+    }
+
     /// How many legs were booked so far.
     pub(crate) fn bookings(&self) -> u64 {
         self.bookings

@@ -9,7 +9,7 @@ use super::balance::{ABS_THRESHOLD, BalanceTest, REL_THRESHOLD};
 use super::config::PolicyConfig;
 use super::options::{OptionKind, OptionSpec, OptionValue};
 use super::table::PolicyRow;
-use super::{Candidate, Choice, Decision, Policy, Reason, Signals};
+use super::{Candidate, Choice, Decision, Policy, Reason, Signals, WARM_UP};
 use crate::Unroutable;
 use crate::index::IndexLimits;
 
@@ -50,7 +50,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     name: "cache_aware",
     summary: "The worker that probably holds the prompt's prefix, unless it has too much to do.",
     options: &[THRESHOLD, ABS_THRESHOLD, REL_THRESHOLD, MAX_TREE_SIZE, MAX_TREE_BYTES, BALANCE_SCOPE],
-    reasons: &[HIT.as_str(), MISS.as_str(), BALANCE.as_str()],
+    reasons: &[HIT.as_str(), MISS.as_str(), BALANCE.as_str(), WARM_UP.as_str()],
     needs_header: false,
     signals,
     build: |config| Box::new(CacheAware::new(config)),

@@ -8,9 +8,9 @@ use crate::fleet::Role;
 use crate::index::Matches;
 use crate::ledger::{LeaseId, Load, Outcome};
 use crate::request::{RouteRequest, RoutingKeys, Unroutable};
-use crate::router::Router;
+use crate::router::{Router, RouterConfig};
 use crate::testing::{DONE, REQUEST, SECOND, in_flight, router, worker_spec};
-use crate::{LoadReport, PromptView, WorkerId, WorkerSpec};
+use crate::{LoadReport, PromptView, WarmUp, WorkerId, WorkerSpec};
 
 const KEYS: [&str; 4] = ["alpha", "beta", "gamma", ""];
 
@@ -30,7 +30,10 @@ type Outcomes = Vec<Result<(WorkerId, &'static str), Unroutable>>;
 
 impl Traffic {
     fn new(row: &'static PolicyRow, seed: u64, asks: bool) -> Self {
-        let mut router = router(PolicyConfig::of(row), 4, seed);
+        let warm_up = (seed % 2 == 1).then_some(WarmUp { duration_ns: 10 * SECOND, share: 1.0 });
+        let config = RouterConfig { warm_up, ..RouterConfig::new(PolicyConfig::of(row), seed) };
+        let mut router = Router::new(config).expect("it can work");
+        (0..4).for_each(|n| _ = router.add_worker(0, worker_spec(n)));
         router.add_worker(0, WorkerSpec { role: Role::Prefill, ..worker_spec(100) });
         router.add_worker(0, WorkerSpec { model: Some("m".into()), ..worker_spec(101) });
         Self { router, draws: Draws::new(seed, 0), now_ns: 0, leases: Vec::new(), workers: 6, asks }
@@ -61,17 +64,19 @@ impl Traffic {
     }
 
     fn change_fleet(&mut self) {
-        let worker = self.any_worker();
-        match self.below(4) {
-            0 => {
-                let removed = self.router.remove_worker(self.now_ns, worker);
-                if removed {
-                    let spec = worker_spec(self.workers);
-                    self.router.add_worker(self.now_ns, spec);
-                    self.workers += 1;
-                }
+        let (worker, now_ns) = (self.any_worker(), self.now_ns);
+        match self.below(6) {
+            0 if self.router.remove_worker(now_ns, worker) => {
+                self.router.add_worker(now_ns, worker_spec(self.workers));
+                self.workers += 1;
             }
-            health => drop(self.router.set_healthy(self.now_ns, worker, health > 1)),
+            1 if self.router.set_draining(now_ns, worker) => {
+                let next = self.router.register_worker(now_ns, worker_spec(self.workers));
+                assert!(self.router.set_healthy(now_ns, next, true), "until then it is not");
+                self.workers += 1;
+            }
+            2 => self.router.cache_lost(now_ns, worker),
+            health => drop(self.router.set_healthy(now_ns, worker, health > 3)),
         }
     }
 
@@ -172,8 +177,9 @@ impl Traffic {
         let views = self.router.workers(0).map(|view| view.worker);
         let serves =
             |served: &Option<String>| model.is_none() || served.is_none() || served.as_deref() == model;
-        let able =
-            views.filter(|worker| worker.healthy && worker.role == Role::Regular && serves(&worker.model));
+        let able = views.filter(|worker| {
+            worker.healthy && !worker.draining && worker.role == Role::Regular && serves(&worker.model)
+        });
         able.map(|worker| worker.id).filter(|id| !request.exclude.contains(id)).collect()
     }
 }
@@ -188,11 +194,18 @@ fn for_every_row(test: impl Fn(&'static PolicyRow)) {
 #[test]
 fn only_eligible_workers_are_chosen_and_asking_changes_nothing() {
     for_every_row(|row| {
+        let mut diverted = 0;
         for seed in 0..8 {
             let asking = Traffic::new(row, seed, true).run(400);
             let silent = Traffic::new(row, seed, false).run(400);
             assert_eq!(asking, silent, "seed {seed}: a question moved something");
+            diverted += asking.iter().flatten().filter(|(_, reason)| *reason == "warm_up").count();
         }
+        assert_eq!(
+            diverted > 0,
+            PolicyConfig::of(row).signals().prefix_index.is_some(),
+            "{diverted} diverted"
+        );
     });
 }
 

@@ -4,7 +4,7 @@
 //! [`Decision`] and the policy's memory and changes nothing, so asking is free and asking twice gives the same answer.
 //! [`Policy::booked`] is told what was booked, and only then may the policy learn: a cursor moves, a key sticks.
 //!
-//! A policy reads the candidate rows and nothing else of the fleet; that they are healthy, in scope and not tried yet is
+//! A policy reads the candidate rows and nothing else of the fleet; that they are healthy, to stay, in scope and not tried yet is
 //! seen to before it is asked. A choice borrows its row from the decision, so no other worker can be chosen.
 
 mod balance;
@@ -81,7 +81,7 @@ pub struct Decision<'a> {
     pub request: &'a RouteRequest<'a>,
     /// The workers to choose from, ordered by id.
     pub candidates: Candidates<'a>,
-    /// All workers of the scope, also those that cannot be chosen now, ordered by id.
+    /// All workers of the scope, also those that cannot be chosen now, but for draining ones; ordered by id.
     pub members: &'a [WorkerId],
     /// Characters of the prompt that the index looked at.
     pub prompt_chars: u64,
@@ -113,6 +113,10 @@ impl<'d> Choice<'d> {
         Self { candidate, reason }
     }
 }
+
+/// Whatever a policy that follows prefixes would have chosen: a worker whose cache is cold is behind with its share. In the
+/// rows of all these policies, as it is found out after they have chosen (see [`crate::WarmUp`]).
+pub(crate) const WARM_UP: Reason = Reason::new("warm_up");
 
 /// Why a worker was chosen: one of the labels in the policy's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

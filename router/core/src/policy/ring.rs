@@ -46,7 +46,7 @@ mod tests {
 
     fn worker(id: u32) -> Worker {
         let url = format!("http://10.0.0.{id}:30000");
-        Worker { id: WorkerId(id), url, model: None, role: Role::Regular, healthy: true }
+        Worker { id: WorkerId(id), url, model: None, role: Role::Regular, healthy: true, draining: false }
     }
 
     fn ring(ids: impl IntoIterator<Item = u32>) -> Ring {

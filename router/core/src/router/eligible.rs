@@ -11,7 +11,7 @@ use crate::ledger::{Account, Cursor, Load};
 use crate::policy::{Candidate, Candidates, Decision};
 use crate::request::{RouteRequest, Unroutable};
 
-/// All workers of a scope.
+/// All workers of a scope that are not about to leave.
 pub(super) type Members = SmallVec<[WorkerId; 16]>;
 
 type Shut<'a> = SmallVec<[(Gate, Candidate<'a>); 8]>;
@@ -33,7 +33,7 @@ struct Tried {
 }
 
 impl<'a> Survey<'a> {
-    /// All that the policy's choice may depend on; `members` takes all workers of the scope.
+    /// All that the policy's choice may depend on; `members` takes all workers of the scope that are to stay.
     pub(super) fn decision(&self, members: &'a mut Members) -> Result<Decision<'a>, Unroutable> {
         let candidates = self.candidates(members)?;
         Ok(Decision {
@@ -55,7 +55,8 @@ impl<'a> Survey<'a> {
         let mut rows = SmallVec::with_capacity(fleet.workers().len());
         let mut shut = Shut::new();
         let mut tried = Tried::default();
-        for worker in fleet.members(self.request.scope) {
+        // One that is draining is as good as gone.
+        for worker in fleet.members(self.request.scope).filter(|worker| !worker.draining) {
             members.push(worker.id);
             if !worker.healthy {
                 continue;

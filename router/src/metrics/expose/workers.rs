@@ -52,7 +52,7 @@ impl Scrape {
                 ("worker_type", worker.role),
                 MODE,
                 ("model", model(worker)),
-                ("policy", self.metrics.policy),
+                ("policy", self.metrics.policy()),
                 ("worker", &worker.url),
             ];
             selections.count(&labels, counts.selections())
@@ -110,7 +110,7 @@ impl Scrape {
         &self,
         mut show: impl FnMut(&WorkerRow, &WorkerMetrics) -> fmt::Result,
     ) -> fmt::Result {
-        self.live.workers.iter().try_for_each(|worker| show(worker, self.metrics.worker(worker.place)))
+        self.live.workers.iter().try_for_each(|worker| show(worker, &worker.counts))
     }
 }
 

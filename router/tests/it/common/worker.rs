@@ -85,7 +85,7 @@ impl Worker {
                 conn.answer("200 OK", "", b"");
                 return true;
             }
-            if request.first.starts_with("GET /v1/models ") {
+            if is_question(request) {
                 conn.answer("404 Not Found", "", b"");
                 return true;
             }
@@ -175,11 +175,8 @@ impl Worker {
         wait_until("the questions to be over", || self.connections() > 0 && self.open_at_peer() == 0);
     }
 
-    /// The requests so far, without the router's own questions for health and model.
+    /// The requests so far, without the router's own questions for health and for what the worker is.
     pub(crate) fn seen(&self) -> Vec<Message> {
-        let is_question = |request: &&Message| {
-            ["GET /health ", "GET /v1/models "].iter().any(|question| request.first.starts_with(question))
-        };
         let all = self.seen.lock().expect("not poisoned");
         all.iter().filter(|request| !is_question(request)).cloned().collect()
     }
@@ -210,6 +207,19 @@ impl Worker {
         let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         rows.filter(|row| row[2].ends_with(&port) && row[3] == ESTABLISHED).count()
     }
+}
+
+/// Whether this is a question that the router asks every worker.
+fn is_question(request: &Message) -> bool {
+    const QUESTIONS: [&str; 6] = [
+        "GET /health ",
+        "GET /v1/models ",
+        "GET /server_info ",
+        "GET /get_server_info ",
+        "GET /model_info ",
+        "GET /get_model_info ",
+    ];
+    QUESTIONS.iter().any(|question| request.first.starts_with(question))
 }
 
 impl Sockets {

@@ -1,5 +1,5 @@
 //! Load reports: each worker is asked at once and then at every interval, by a task of its own, so that one that
-//! hangs delays nobody. Runs only under policies that look at the answers.
+//! hangs delays nobody. Only while a policy rules that looks at the answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use protocol::loads::LoadSummary;
 use router_core::LoadReport;
 use tokio::time::MissedTickBehavior;
 
-use crate::server::Context;
+use super::Member;
+use crate::shared::Shared;
 use crate::upstream::{Probe, probe};
 
 /// The newer form; engines that do not have it are asked in the older one.
@@ -20,26 +21,28 @@ const LEGACY: &str = "/get_load";
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Asks one worker for ever.
-pub(super) async fn watch(context: Arc<Context>, place: usize, interval: Duration) {
-    let shared = &context.shared;
-    let worker = shared.fleet[place].id;
+pub(super) async fn watch(shared: &Arc<Shared>, member: &Member, interval: Duration) {
     let timeout = TIMEOUT.min(interval.mul_f64(0.9));
     let mut path = CURRENT;
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        if !shared.books.lock().router.signals().loads {
+            continue;
+        }
         let asked_ns = shared.clock.now_ns();
-        let mut report = ask(&context, place, path, timeout).await;
+        let mut report = ask(shared, member, path, timeout).await;
         if report == Err(Unanswered::NoSuchPath) {
             path = if path == CURRENT { LEGACY } else { CURRENT };
             let left = timeout.saturating_sub(Duration::from_nanos(shared.clock.now_ns() - asked_ns));
-            report = ask(&context, place, path, left).await;
+            report = ask(shared, member, path, left).await;
         }
         if let Err(problem) = report {
-            tracing::debug!(worker = %shared.fleet[place].address.url, "no load report: {problem:?}");
+            tracing::debug!(worker = %member.address.url, "no load report: {problem:?}");
         }
-        shared.router.lock().report_loads(asked_ns, shared.clock.now_ns(), worker, report.ok());
+        let now_ns = shared.clock.now_ns();
+        shared.books.lock().router.report_loads(asked_ns, now_ns, member.id, report.ok());
     }
 }
 
@@ -52,14 +55,13 @@ enum Unanswered {
 }
 
 async fn ask(
-    context: &Context,
-    place: usize,
+    shared: &Shared,
+    member: &Member,
     path: &'static str,
     timeout: Duration,
 ) -> Result<LoadReport, Unanswered> {
-    let member = &context.shared.fleet[place];
-    let question = Probe { path: Uri::from_static(path), member, key: place, timeout };
-    match probe(&context.pool, question).await {
+    let question = Probe { path: Uri::from_static(path), member, timeout };
+    match probe(&shared.background.pool, question).await {
         Ok((StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _)) => Err(Unanswered::NoSuchPath),
         Ok((status, body)) if status.is_success() => {
             LoadSummary::parse(&body).ok().and_then(report).ok_or(Unanswered::Unreadable)

@@ -1,5 +1,5 @@
-//! Health: a worker goes out of rotation after some failures in a row and comes back after some successes in a row.
-//! Static workers start healthy.
+//! Health: a worker that has come goes out of rotation after some failures in a row and comes back after some successes in
+//! a row.
 //!
 //! A verdict comes from a probe, or from a request that found nobody there. A worker that is out, that says it is
 //! unwell, or where nobody was found, is probed again soon: it is known to be gone, or to be back, within seconds however
@@ -11,37 +11,47 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::time::Instant;
 
+use super::{Member, describe};
 use crate::config::HealthConfig;
-use crate::server::Context;
-use crate::shared::Member;
+use crate::shared::Shared;
 use crate::upstream::{CallError, NoAnswer, Probe, probe};
 
 /// Longest time to the next probe while there is reason to hurry.
 const HURRY: Duration = Duration::from_secs(1);
 
-/// Probes one worker for ever; at once at first.
-pub(super) async fn watch(context: Arc<Context>, place: usize, config: HealthConfig) {
-    let member = &context.shared.fleet[place];
+/// Probes a worker that is there, for ever.
+pub(super) async fn watch(shared: &Arc<Shared>, member: &Member, config: &HealthConfig) {
     let mut streak = Streak { healthy: true, against: 0 };
-    let mut next = Instant::now();
+    // Nobody was there for a moment: whoever is there next may be another one.
+    let mut was_gone = false;
+    let mut next = Instant::now() + config.interval;
     loop {
         let verdict = tokio::select! {
             biased;
             times = member.unreachable.next() => Verdict::Unreachable { times },
             () = tokio::time::sleep_until(next) => {
-                let verdict = ask(&context, member, place, &config).await;
+                let verdict = ask(shared, member, config).await;
                 let Some(verdict) = verdict else {
                     next = Instant::now() + HURRY;
                     continue;
                 };
-                context.shared.metrics.worker(place).checked(matches!(verdict, Verdict::Good));
+                member.metrics.checked(matches!(verdict, Verdict::Good));
                 next = Instant::now() + config.interval;
                 verdict
             }
         };
-        if streak.note(&verdict, &config) {
+        let turned = streak.note(&verdict, config);
+        match verdict {
+            Verdict::Unreachable { .. } => was_gone = true,
+            Verdict::Good if was_gone || (turned && streak.healthy) => {
+                describe::anew(shared, member).await;
+                was_gone = false;
+            }
+            _ => {}
+        }
+        if turned {
             announce(&member.address.url, streak.healthy, &verdict);
-            context.shared.set_healthy(member.id, streak.healthy);
+            shared.set_healthy(member.id, streak.healthy);
         }
         if !streak.healthy || matches!(verdict, Verdict::Unwell(_) | Verdict::Unreachable { .. }) {
             next = next.min(Instant::now() + HURRY);
@@ -50,9 +60,9 @@ pub(super) async fn watch(context: Arc<Context>, place: usize, config: HealthCon
 }
 
 /// Probes once; nothing if this machine lacks the means to ask, such as file descriptors.
-async fn ask(context: &Context, member: &Member, place: usize, config: &HealthConfig) -> Option<Verdict> {
-    let question = Probe { path: config.path.clone(), member, key: place, timeout: config.timeout };
-    Some(match probe(&context.pool, question).await {
+pub(super) async fn ask(shared: &Shared, member: &Member, config: &HealthConfig) -> Option<Verdict> {
+    let question = Probe { path: config.path.clone(), member, timeout: config.timeout };
+    Some(match probe(&shared.background.pool, question).await {
         Ok((status, _)) if status.is_success() => Verdict::Good,
         Ok((status, _)) => Verdict::Unwell(status),
         Err(CallError::NoAnswer(missing)) if missing.is_nobody_there() => Verdict::Unreachable { times: 1 },
@@ -74,7 +84,7 @@ fn announce(url: &str, healthy: bool, verdict: &Verdict) {
 
 /// What was found out about a worker.
 #[derive(Debug)]
-enum Verdict {
+pub(super) enum Verdict {
     Good,
     /// It answers with another status.
     Unwell(StatusCode),

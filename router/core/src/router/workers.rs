@@ -1,0 +1,133 @@
+//! The workers of a router: how they come and go, and what is told of them.
+
+use super::{Router, State};
+use crate::WorkerId;
+use crate::breaker::BreakerView;
+use crate::fleet::{Worker, WorkerSpec};
+use crate::ledger::{Account, Cursor, Load, Tally};
+
+/// A worker and what is in flight on it.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkerView<'a> {
+    /// The worker.
+    pub worker: &'a Worker,
+    /// What this router has in flight on it.
+    pub load: Load,
+    /// How its legs ended so far.
+    pub tally: Tally,
+    /// Its breaker.
+    pub breaker: BreakerView,
+    /// Whether its cache is cold and requests of others are diverted to it; see [`crate::WarmUp`].
+    pub warming: bool,
+    /// How many requests were diverted to it so far.
+    pub diverted: u64,
+}
+
+impl Router {
+    /// Adds a worker behind all others, healthy. Its id is its place in the order of adding, from 0.
+    pub fn add_worker(&mut self, now_ns: u64, spec: WorkerSpec) -> WorkerId {
+        let id = self.join(spec, true);
+        self.cache_is_cold(now_ns, id);
+        id
+    }
+
+    /// As [`Router::add_worker`], but unhealthy: one that is to have requests as soon as [`Router::set_healthy`] tells that
+    /// it has answered.
+    pub fn register_worker(&mut self, _now_ns: u64, spec: WorkerSpec) -> WorkerId {
+        self.join(spec, false)
+    }
+
+    /// Takes a worker out of the fleet; what is in flight on it stays booked until it ends. False if there is no such one.
+    pub fn remove_worker(&mut self, _now_ns: u64, id: WorkerId) -> bool {
+        let removed = self.state.fleet.remove(id);
+        if removed {
+            self.state.ledger.retire(id);
+            self.policy.worker_removed(id);
+            self.warm_ups.forget(id);
+        }
+        removed
+    }
+
+    /// Gives a worker no more requests, whatever sticks to it; what is in flight on it goes on. Final: a worker that is to
+    /// have requests again is removed and added anew. Whether that is news.
+    pub fn set_draining(&mut self, _now_ns: u64, id: WorkerId) -> bool {
+        let changed = self.state.fleet.set_draining(id);
+        if changed {
+            self.warm_ups.end(id);
+        }
+        changed
+    }
+
+    /// How many legs are in flight on a worker, also on one that was removed.
+    #[must_use]
+    pub fn leases_of(&self, id: WorkerId) -> usize {
+        self.state.ledger.account(id).map_or(0, |account| account.load().requests as usize)
+    }
+
+    /// Says whether a worker is well enough for requests; whether that is news. Its breaker is a fact of its own, and is
+    /// not moved. A worker that comes back after it was down is taken to have lost its cache: the caller should then clear
+    /// it in the prefix index.
+    pub fn set_healthy(&mut self, now_ns: u64, id: WorkerId, healthy: bool) -> bool {
+        let changed = self.state.fleet.set_healthy(id, healthy);
+        if changed {
+            self.state.ledger.report(now_ns, id, None);
+            self.cache_lost(now_ns, id);
+        }
+        changed
+    }
+
+    /// A worker's cache was lost: it was flushed, or restarted. The caller should clear it in the prefix index.
+    pub fn cache_lost(&mut self, now_ns: u64, id: WorkerId) {
+        self.cache_is_cold(now_ns, id);
+    }
+
+    /// Says which model a worker serves, as far as that was found out; whether that is news. It changes which scopes the
+    /// worker belongs to.
+    pub fn set_model(&mut self, id: WorkerId, model: Option<String>) -> bool {
+        self.state.fleet.set_model(id, model)
+    }
+
+    /// The fleet at `now_ns`, in the order of adding.
+    pub fn workers(&self, now_ns: u64) -> impl Iterator<Item = WorkerView<'_>> {
+        let mut accounts = Cursor::new(self.state.ledger.accounts(), Account::worker);
+        self.state.fleet.workers().iter().map(move |worker| {
+            let account = accounts.find(worker.id);
+            WorkerView {
+                worker,
+                load: account.map_or_else(Load::default, Account::load),
+                tally: account.map_or_else(Tally::default, Account::tally),
+                breaker: account.map_or_else(BreakerView::default, |account| account.breaker(now_ns)),
+                warming: self.warm_ups.is_warming(now_ns, worker.id),
+                diverted: self.warm_ups.diverted(worker.id),
+            }
+        })
+    }
+
+    fn join(&mut self, spec: WorkerSpec, healthy: bool) -> WorkerId {
+        let worker = self.state.fleet.add(spec, healthy);
+        self.state.ledger.open(worker.id);
+        self.policy.worker_added(worker);
+        worker.id
+    }
+
+    /// A worker with a cold cache warms up from now on, if it takes requests and others of its role have worked. Under a
+    /// policy that follows no prefixes nothing leads past it.
+    fn cache_is_cold(&mut self, now_ns: u64, id: WorkerId) {
+        match self.state.fleet.get(id).filter(|worker| worker.takes_requests()) {
+            Some(worker) if self.signals.prefix_index.is_some() && self.state.others_have_worked(worker) => {
+                self.warm_ups.begin(now_ns, id);
+            }
+            _ => self.warm_ups.end(id),
+        }
+    }
+}
+
+impl State {
+    fn others_have_worked(&self, worker: &Worker) -> bool {
+        let mut accounts = Cursor::new(self.ledger.accounts(), Account::worker);
+        self.fleet.workers().iter().any(|other| {
+            let has_worked = accounts.find(other.id).is_some_and(|account| account.tally().assigned > 0);
+            has_worked && other.role == worker.role && other.id != worker.id
+        })
+    }
+}

@@ -1,0 +1,264 @@
+//! `/workers`: how operators see the fleet and change it, in the gateway's shapes.
+
+mod change;
+mod info;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use serde::Serialize;
+use serde_json::json;
+
+use self::change::{Addition, Update};
+use super::{Identity, Member, Registered, drain, register};
+use crate::body::Body;
+use crate::error::Answer;
+use crate::server::Context;
+use crate::shared::Shared;
+use crate::upstream::Address;
+
+/// Longest description of a worker.
+const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// How long a client may take to send one.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What is wrong with a call, in the gateway's shape.
+#[derive(Debug)]
+struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+}
+
+/// The methods for what follows `/workers` in a path, as `Allow` names them; nothing if there is nothing.
+pub(crate) fn allowed(rest: &str) -> Option<&'static str> {
+    match Place::of(rest)? {
+        Place::All => Some("GET, HEAD, POST"),
+        Place::One(_) => Some("GET, HEAD, PUT, DELETE"),
+        Place::Drain(_) => Some("POST"),
+    }
+}
+
+/// Answers a call; `rest` is what follows `/workers` in its path. The method is one of those that are allowed.
+pub(crate) async fn handle(context: &Arc<Context>, rest: &str, request: Request<Incoming>) -> Answer {
+    let shared = &context.shared;
+    let answered = match (Place::of(rest), request.method()) {
+        (Some(Place::All), &Method::POST) => add(shared, request).await,
+        (Some(Place::All), _) => Ok(list(shared)),
+        (Some(Place::One(id)), &Method::PUT) => change(shared, id, request).await,
+        (Some(Place::One(id)), &Method::DELETE) | (Some(Place::Drain(id)), _) => {
+            remove(shared, id, request.uri().query())
+        }
+        (Some(Place::One(id)), _) => find(shared, id).map(|member| one(shared, &member)),
+        (None, _) => Err(Problem::not_found(rest)),
+    };
+    (answered.unwrap_or_else(|problem| problem.response()), None)
+}
+
+/// What a path speaks of.
+enum Place<'a> {
+    All,
+    One(&'a str),
+    Drain(&'a str),
+}
+
+impl<'a> Place<'a> {
+    fn of(rest: &'a str) -> Option<Self> {
+        if rest.is_empty() || rest == "/" {
+            return Some(Self::All);
+        }
+        let rest = rest.strip_prefix('/')?;
+        match rest.split_once('/') {
+            None => Some(Self::One(rest)),
+            Some((id, "drain")) => Some(Self::Drain(id)),
+            Some(_) => None,
+        }
+    }
+}
+
+fn list(shared: &Shared) -> Response<Body> {
+    json_response(StatusCode::OK, &info::list(shared))
+}
+
+fn one(shared: &Shared, member: &Member) -> Response<Body> {
+    info::one(shared, member)
+        .map(|info| json_response(StatusCode::OK, &info))
+        .unwrap_or_else(|| Problem::not_found(&member.address.url).response())
+}
+
+async fn add(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, Problem> {
+    let addition: Addition = described(request).await?;
+    let (address, terms) = addition.resolve(shared)?;
+    let (member, message) = match register(shared, &address, terms) {
+        Registered::New(member) => {
+            tracing::info!(worker = %address.url, "registered");
+            (member, "registered; it gets requests once it answers its health probe")
+        }
+        Registered::Known(member) => (member, "known already, and left as it is; PUT changes it"),
+        Registered::Full => {
+            let message = format!("there are {} workers, and no room for more", super::register::MAX_WORKERS);
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_WORKERS", message));
+        }
+    };
+    Ok(accepted(&member, message))
+}
+
+async fn change(
+    shared: &Arc<Shared>,
+    id: &str,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Problem> {
+    let member = find(shared, id)?;
+    let update: Update = described(request).await?;
+    update.apply(shared, &member)?;
+    Ok(accepted(&member, "changed"))
+}
+
+/// `drain_timeout_secs` in the query goes before the router's own.
+fn remove(shared: &Arc<Shared>, id: &str, query: Option<&str>) -> Result<Response<Body>, Problem> {
+    let member = find(shared, id)?;
+    let asked = query.unwrap_or("").split('&').find_map(|pair| pair.strip_prefix("drain_timeout_secs="));
+    let limit = match asked {
+        None => shared.settings.drain_timeout,
+        Some(text) => text.parse().map(Duration::from_secs).map_err(|_| {
+            Problem::bad(format!("drain_timeout_secs: `{text}` is not a whole number of seconds"))
+        })?,
+    };
+    let message = if drain(shared, &member, limit) {
+        "it gets no new requests, and is removed once those that run there have ended"
+    } else {
+        "it is leaving already"
+    };
+    Ok(accepted(&member, message))
+}
+
+/// The worker that is meant: by its id, or by its URL.
+fn find(shared: &Shared, id: &str) -> Result<Arc<Member>, Problem> {
+    let text = percent_decoded(id).ok_or_else(|| Problem::bad(format!("`{id}` is not well encoded")))?;
+    let identity = match Identity::parse(&text) {
+        Some(identity) => identity,
+        None => {
+            let address = Address::parse_lenient(&text).map_err(|problem| {
+                Problem::bad(format!("`{text}` is neither a worker's id nor its URL: {problem}"))
+            })?;
+            Identity::of(&address)
+        }
+    };
+    shared.books.lock().find(identity).ok_or_else(|| Problem::not_found(&text))
+}
+
+/// Text in which `%` and two hexadecimal digits stand for a byte (RFC 3986, section 2.1).
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        if *first == b'%' {
+            let (digits, after) = after.split_at_checked(2)?;
+            let digits = digits.iter().all(u8::is_ascii_hexdigit).then_some(digits)?;
+            bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+            rest = after;
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The body of a call.
+async fn described<T: serde::de::DeserializeOwned>(request: Request<Incoming>) -> Result<T, Problem> {
+    let body = Limited::new(request.into_body(), MAX_BODY_BYTES).collect();
+    let received = tokio::time::timeout(BODY_TIMEOUT, body).await;
+    let received = received.map_err(|_| Problem::bad("the body did not come in time".to_owned()))?;
+    let body = received.map_err(|error| Problem::bad(format!("the body could not be received: {error}")))?;
+    let said = |error: serde_json::Error| {
+        let status = if error.is_data() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::BAD_REQUEST };
+        Problem::new(status, "BAD_REQUEST", format!("the body does not describe a worker: {error}"))
+    };
+    serde_json::from_slice(&body.to_bytes()).map_err(said)
+}
+
+fn accepted(member: &Member, message: &str) -> Response<Body> {
+    let location = format!("/workers/{}", member.identity);
+    let body = json!({
+        "status": "accepted",
+        "worker_id": member.identity.to_string(),
+        "url": member.address.url,
+        "location": location,
+        "message": message,
+    });
+    let mut response = json_response(StatusCode::ACCEPTED, &body);
+    if let Ok(location) = HeaderValue::from_str(&location) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+impl Problem {
+    fn new(status: StatusCode, code: &'static str, message: String) -> Self {
+        Self { status, code, message }
+    }
+
+    fn bad(message: String) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BAD_REQUEST", message)
+    }
+
+    fn not_found(id: &str) -> Self {
+        let message = format!("no worker `{id}`; GET /workers lists those that there are");
+        Self::new(StatusCode::NOT_FOUND, "WORKER_NOT_FOUND", message)
+    }
+
+    fn response(&self) -> Response<Body> {
+        json_response(self.status, &json!({"error": self.message, "code": self.code}))
+    }
+}
+
+fn json_response(status: StatusCode, value: &impl Serialize) -> Response<Body> {
+    // These types have string keys and no failing serializer, so this cannot fail; an empty body would show it.
+    let mut response = Response::new(Body::own(Bytes::from(serde_json::to_vec(value).unwrap_or_default())));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_all_workers_one_or_its_drain() {
+        for (rest, methods) in [
+            ("", Some("GET, HEAD, POST")),
+            ("/", Some("GET, HEAD, POST")),
+            ("/x", Some("GET, HEAD, PUT, DELETE")),
+            ("/http%3A%2F%2Fw%3A1", Some("GET, HEAD, PUT, DELETE")),
+            ("/x/drain", Some("POST")),
+            ("/x/y", None),
+            ("/x/drain/y", None),
+            ("x", None),
+        ] {
+            assert_eq!(allowed(rest), methods, "{rest}");
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_read_or_refused() {
+        for (text, read) in [
+            ("abc", Some("abc")),
+            ("http%3A%2f%2Fw%3A1", Some("http://w:1")),
+            ("%C3%A9", Some("é")),
+            ("%", None),
+            ("%4", None),
+            ("%zz", None),
+            ("%+1", None),
+            ("%ff", None),
+        ] {
+            assert_eq!(percent_decoded(text).as_deref(), read, "{text}");
+        }
+    }
+}

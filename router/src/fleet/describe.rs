@@ -1,0 +1,180 @@
+//! What a worker says of itself: its model, its sizes, and which start of it this is. Until it has named a model it is
+//! taken to serve every one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Uri;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{Facts, Member};
+use crate::shared::Shared;
+use crate::upstream::{Probe, probe};
+
+const MODELS: &str = "/v1/models";
+/// Each with the name that older engines have.
+const SERVER_INFO: [&str; 2] = ["/server_info", "/get_server_info"];
+const MODEL_INFO: [&str; 2] = ["/model_info", "/get_model_info"];
+
+/// For all that is asked at one time.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A worker may come back as another one behind the same address.
+const RENEWAL: Duration = Duration::from_secs(30);
+/// Before the first answer the questions are repeated sooner.
+const REPETITION: Duration = Duration::from_secs(1);
+
+/// The form of OpenAI's list, as far as it is looked at.
+#[derive(Deserialize)]
+struct Models {
+    data: Vec<Model>,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    id: String,
+    /// Of a LoRA adapter: the model that it changes.
+    #[serde(default)]
+    parent: Option<String>,
+}
+
+/// Asks one worker for ever, at once at first unless it `is_known`. One that has nothing to say keeps what was known of
+/// it.
+pub(super) async fn watch(shared: &Arc<Shared>, member: &Member, is_known: bool) {
+    let mut pause = if is_known { RENEWAL } else { Duration::ZERO };
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = if once(shared, member).await { RENEWAL } else { REPETITION };
+    }
+}
+
+/// Asks a worker that was away. Unless it says that it is still the same one, its cache is not believed in.
+pub(super) async fn anew(shared: &Arc<Shared>, member: &Member) {
+    let before = member.facts().instance;
+    once(shared, member).await;
+    // Where it changed, that was noticed.
+    if before.is_none() && member.facts().instance.is_none() {
+        shared.forget_cache(member.id);
+    }
+}
+
+/// Asks once; whether anything came back.
+pub(super) async fn once(shared: &Arc<Shared>, member: &Member) -> bool {
+    let asked = async {
+        tokio::join!(
+            answer(shared, member, &[MODELS]),
+            answer(shared, member, &SERVER_INFO),
+            answer(shared, member, &MODEL_INFO)
+        )
+    };
+    let Ok((models, server, model)) = tokio::time::timeout(TIMEOUT, asked).await else { return false };
+    let answered = models.is_ok();
+    let [models, server, model] = [models, server, model].map(|answer| answer.ok().flatten());
+    let object = |body: Option<Bytes>| body.and_then(|body| serde_json::from_slice(&body).ok());
+    let facts =
+        facts(models.as_deref(), &object(server).unwrap_or_default(), &object(model).unwrap_or_default());
+    if facts != Facts::default() {
+        learn(shared, member, facts);
+    }
+    answered
+}
+
+/// Takes what a worker says of itself for true.
+fn learn(shared: &Arc<Shared>, member: &Member, facts: Facts) {
+    let before = member.facts();
+    if before.instance.is_some() && before.instance != facts.instance {
+        tracing::warn!(worker = %member.address.url, "was started anew; its cache is taken for empty");
+        shared.forget_cache(member.id);
+    }
+    if let (None, Some(model)) = (member.terms().model, &facts.model)
+        && shared.books.lock().router.set_model(member.id, Some(model.clone()))
+    {
+        tracing::info!(worker = %member.address.url, model, "serves");
+    }
+    member.set_facts(facts);
+}
+
+/// The body of the first of these paths that there is.
+///
+/// # Errors
+/// Nobody answered.
+async fn answer(shared: &Shared, member: &Member, paths: &[&'static str]) -> Result<Option<Bytes>, ()> {
+    for path in paths {
+        let question = Probe { path: Uri::from_static(path), member, timeout: TIMEOUT };
+        match probe(&shared.background.pool, question).await {
+            Ok((status, body)) if status.is_success() => return Ok(Some(body)),
+            Ok(_) => {}
+            Err(_) => return Err(()),
+        }
+    }
+    Ok(None)
+}
+
+/// What the three answers say.
+fn facts(models: Option<&[u8]>, server: &Map<String, Value>, model: &Map<String, Value>) -> Facts {
+    let text = |from: &Map<String, Value>, key: &str| {
+        let value = from.get(key)?;
+        value.as_str().map(str::to_owned).or_else(|| value.as_number().map(ToString::to_string))
+    };
+    let number = |key: &str| server.get(key).and_then(Value::as_u64);
+    let one_of = |keys: &[&str]| keys.iter().find_map(|key| text(server, key));
+    Facts {
+        model: models
+            .and_then(served)
+            .or_else(|| one_of(&["served_model_name", "model_path"]))
+            .or_else(|| text(model, "model_path")),
+        role: one_of(&["disaggregation_mode"]).filter(|mode| mode != "null"),
+        dp_size: number("dp_size"),
+        tp_size: number("tp_size"),
+        page_size: number("page_size"),
+        token_capacity: number("max_total_num_tokens").or_else(|| number("max_total_tokens")),
+        version: one_of(&["version"]),
+        instance: one_of(&["instance_id", "start_time", "started_at"]),
+    }
+}
+
+/// The model that a list begins with; adapters come behind it.
+fn served(body: &[u8]) -> Option<String> {
+    let models: Models = serde_json::from_slice(body).ok()?;
+    models.data.into_iter().find(|model| model.parent.is_none()).map(|model| model.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(text: &str) -> Map<String, Value> {
+        serde_json::from_str(text).expect("an object")
+    }
+
+    #[test]
+    fn the_model_is_the_first_that_is_no_adapter() {
+        let list =
+            br#"{"object":"list","data":[{"id":"a1","parent":"m"},{"id":"m","root":"m","parent":null}]}"#;
+        assert_eq!(served(list).as_deref(), Some("m"));
+        assert_eq!(served(br#"{"data":[]}"#), None);
+        assert_eq!(served(b"not found"), None);
+    }
+
+    #[test]
+    fn what_is_not_said_is_not_made_up() {
+        assert_eq!(facts(None, &Map::new(), &Map::new()), Facts::default());
+        let server = object(
+            r#"{"served_model_name":"m","dp_size":2,"page_size":"x","max_total_num_tokens":9,"start_time":1.5,
+                "disaggregation_mode":"null","version":"0.5"}"#,
+        );
+        let found = facts(None, &server, &object(r#"{"model_path":"/m"}"#));
+        let expected = Facts {
+            model: Some("m".into()),
+            dp_size: Some(2),
+            token_capacity: Some(9),
+            version: Some("0.5".into()),
+            instance: Some("1.5".into()),
+            ..Facts::default()
+        };
+        assert_eq!(found, expected);
+        assert_eq!(facts(None, &Map::new(), &object(r#"{"model_path":"/m"}"#)).model.as_deref(), Some("/m"));
+    }
+}

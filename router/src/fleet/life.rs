@@ -1,0 +1,97 @@
+//! The life of a worker, in one task of its own: it is probed until it is there, asked what it is, and then watched. No
+//! worker waits for another one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::newcomers::Newcomer;
+use super::{Member, Stage, describe, health, loads};
+use crate::config::HealthConfig;
+use crate::shared::Shared;
+
+/// Between the first probes of a worker that is not there yet; each pause is twice the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Begins a worker's life, or begins it again.
+pub(super) fn begin(shared: &Arc<Shared>, member: &Arc<Member>) {
+    let newcomer = shared.newcomers.announce();
+    let live = live(Arc::clone(shared), Arc::clone(member), newcomer);
+    member.attend(shared.background.runtime.spawn(live).abort_handle());
+}
+
+async fn live(shared: Arc<Shared>, member: Arc<Member>, newcomer: Newcomer) {
+    let rounds = &shared.rounds;
+    let health = rounds.health.as_ref().filter(|_| member.terms().health_check);
+    let came = match health {
+        Some(health) => come(&shared, &member, health, newcomer).await,
+        // Nobody can say when it is there, so it is there.
+        None => join(&shared, &member),
+    };
+    if !came {
+        return;
+    }
+    let watch_health = async {
+        if let Some(health) = health {
+            health::watch(&shared, &member, health).await;
+        }
+    };
+    tokio::join!(
+        watch_health,
+        loads::watch(&shared, &member, rounds.load_poll_interval),
+        describe::watch(&shared, &member, health.is_some()),
+    );
+}
+
+/// Probes a worker until it is there; false if it did not come in time.
+async fn come(shared: &Arc<Shared>, member: &Member, health: &HealthConfig, newcomer: Newcomer) -> bool {
+    let end = Instant::now() + shared.rounds.startup_timeout;
+    let mut newcomer = Some(newcomer);
+    let mut pause = FIRST_PAUSE;
+    member.advance(Stage::is_coming, Stage::Probing(None));
+    loop {
+        let problem = match health::ask(shared, member, health).await {
+            Some(health::Verdict::Good) => {
+                member.metrics.checked(true);
+                describe::once(shared, member).await;
+                let joined = join(shared, member);
+                drop(newcomer);
+                return joined;
+            }
+            Some(verdict) => {
+                member.metrics.checked(false);
+                verdict.to_string()
+            }
+            None => "this machine lacks the means to ask".to_owned(),
+        };
+        if newcomer.take().is_some() {
+            tracing::warn!(worker = %member.address.url, "not there yet: {problem}");
+        }
+        if Instant::now() >= end {
+            return fail(shared, member, &problem);
+        }
+        member.advance(Stage::is_coming, Stage::Probing(Some(problem)));
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// The worker gets requests from now on; false if it was told to leave meanwhile.
+fn join(shared: &Shared, member: &Member) -> bool {
+    let joined = member.advance(Stage::is_coming, Stage::Ready);
+    if joined {
+        shared.set_healthy(member.id, true);
+        tracing::info!(worker = %member.address.url, "ready");
+    }
+    joined
+}
+
+fn fail(shared: &Shared, member: &Member, problem: &str) -> bool {
+    let seconds = shared.rounds.startup_timeout.as_secs();
+    let reason = format!("not there within {seconds} s: {problem}");
+    tracing::error!(worker = %member.address.url, "{reason}; register it again once it is there");
+    member.advance(Stage::is_coming, Stage::Failed(reason));
+    false
+}

@@ -1,0 +1,221 @@
+//! One worker as the shell knows it. What the core decides by is the core's; this is how to reach it, what was said of
+//! it, what it says of itself, and how far it has come.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use http::HeaderValue;
+use parking_lot::{Mutex, RwLock};
+use router_core::ids::WorkerId;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::Identity;
+use crate::metrics::WorkerMetrics;
+use crate::upstream::{Address, IdleConnections};
+
+/// One worker.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// In the decision core.
+    pub(crate) id: WorkerId,
+    /// Under which operators know it: the same for every spelling of its URL.
+    pub(crate) identity: Identity,
+    pub(crate) address: Address,
+    /// Requests that found nobody there, for the health probes.
+    pub(crate) unreachable: Sightings,
+    pub(crate) metrics: Arc<WorkerMetrics>,
+    pub(crate) idle: IdleConnections,
+    pub(crate) since: Instant,
+    terms: RwLock<Terms>,
+    facts: RwLock<Facts>,
+    stage: Mutex<Stage>,
+    /// What goes on about it in the background.
+    task: Mutex<Option<AbortHandle>>,
+}
+
+/// What operators say of a worker.
+#[derive(Debug, Clone)]
+pub(crate) struct Terms {
+    /// The value of `Authorization` towards it; `None`: the client's goes on.
+    pub(crate) authorization: Option<HeaderValue>,
+    /// Goes before what it says itself.
+    pub(crate) model: Option<String>,
+    pub(crate) priority: u32,
+    pub(crate) cost: f64,
+    pub(crate) labels: BTreeMap<String, String>,
+    /// Whether it is probed.
+    pub(crate) health_check: bool,
+}
+
+/// What a worker says of itself; what it does not say is absent.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Facts {
+    pub(crate) model: Option<String>,
+    pub(crate) role: Option<String>,
+    pub(crate) dp_size: Option<u64>,
+    pub(crate) tp_size: Option<u64>,
+    /// Tokens in a page of its KV cache.
+    pub(crate) page_size: Option<u64>,
+    /// Tokens that its KV cache holds.
+    pub(crate) token_capacity: Option<u64>,
+    pub(crate) version: Option<String>,
+    /// What is another one after each start.
+    pub(crate) instance: Option<String>,
+}
+
+/// How far a worker has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Known, and not asked yet.
+    Pending,
+    /// Asked, and not there yet; why not, if that is known.
+    Probing(Option<String>),
+    /// It gets requests while it is healthy.
+    Ready,
+    /// It gets no more of them.
+    Draining,
+    /// It did not come within its time.
+    Failed(String),
+}
+
+/// What requests saw of a worker since somebody asked last.
+#[derive(Debug, Default)]
+pub(crate) struct Sightings {
+    count: AtomicU32,
+    news: Notify,
+}
+
+// === impl Member ===
+
+impl Member {
+    /// A worker of which nothing is known but this; `pools` is the number of pools that hold connections.
+    pub(crate) fn new(id: WorkerId, address: Address, terms: Terms, pools: usize) -> Self {
+        Self {
+            id,
+            identity: Identity::of(&address),
+            address,
+            unreachable: Sightings::default(),
+            metrics: Arc::default(),
+            idle: IdleConnections::new(pools),
+            since: Instant::now(),
+            terms: RwLock::new(terms),
+            facts: RwLock::default(),
+            stage: Mutex::new(Stage::Pending),
+            task: Mutex::new(None),
+        }
+    }
+
+    /// The value of `Authorization` towards it; `None`: the client's goes on.
+    pub(crate) fn authorization(&self) -> Option<HeaderValue> {
+        self.terms.read().authorization.clone()
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        self.terms.read().clone()
+    }
+
+    pub(crate) fn change_terms(&self, change: impl FnOnce(&mut Terms)) {
+        change(&mut self.terms.write());
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        self.facts.read().clone()
+    }
+
+    pub(crate) fn set_facts(&self, facts: Facts) {
+        *self.facts.write() = facts;
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        self.stage.lock().clone()
+    }
+
+    /// Comes to another stage, if it is in one of which `from` is true; whether it was.
+    pub(crate) fn advance(&self, from: impl FnOnce(&Stage) -> bool, to: Stage) -> bool {
+        let mut stage = self.stage.lock();
+        let may = from(&stage);
+        if may {
+            *stage = to;
+        }
+        may
+    }
+
+    /// What goes on about it from now on; what went on before ends.
+    pub(super) fn attend(&self, task: AbortHandle) {
+        if let Some(former) = self.task.lock().replace(task) {
+            former.abort();
+        }
+    }
+
+    /// Nothing goes on about it any more.
+    pub(super) fn leave_alone(&self) {
+        if let Some(task) = self.task.lock().take() {
+            task.abort();
+        }
+    }
+}
+
+// === impl Terms ===
+
+impl Terms {
+    /// The gateway's defaults for what is not said.
+    pub(crate) const PRIORITY: u32 = 50;
+    pub(crate) const COST: f64 = 1.0;
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            authorization: None,
+            model: None,
+            priority: Self::PRIORITY,
+            cost: Self::COST,
+            labels: BTreeMap::new(),
+            health_check: true,
+        }
+    }
+}
+
+// === impl Stage ===
+
+impl Stage {
+    /// The word for it.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Probing(_) => "probing",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    /// Whether it may still become ready by itself.
+    pub(crate) fn is_coming(&self) -> bool {
+        matches!(self, Self::Pending | Self::Probing(_))
+    }
+}
+
+// === impl Sightings ===
+
+impl Sightings {
+    /// One more.
+    pub(crate) fn note(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.news.notify_one();
+    }
+
+    /// Waits for some; how many there were since the last time.
+    pub(crate) async fn next(&self) -> u32 {
+        loop {
+            self.news.notified().await;
+            let count = self.count.swap(0, Ordering::Relaxed);
+            if count > 0 {
+                return count;
+            }
+        }
+    }
+}

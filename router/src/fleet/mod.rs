@@ -1,0 +1,22 @@
+//! The workers as the shell knows them: who they are, how they come, and how they go.
+
+pub(crate) mod api;
+mod belief;
+mod books;
+mod describe;
+mod health;
+mod identity;
+mod leave;
+mod life;
+mod loads;
+mod member;
+mod newcomers;
+mod register;
+
+pub(crate) use belief::Belief;
+pub(crate) use books::Books;
+pub(crate) use identity::Identity;
+pub(crate) use leave::drain;
+pub(crate) use member::{Facts, Member, Stage, Terms};
+pub(crate) use newcomers::Newcomers;
+pub(crate) use register::{Registered, register};
