@@ -24,6 +24,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
             router.next_deadline().unwrap_or(u64::MAX)
         };
         sweep(&shared).await;
+        shared.background.pool.prune(&shared.members());
         let wake_ns = next_ns.min(now_ns.saturating_add(nanoseconds(LONGEST_SLEEP)));
         tokio::time::sleep_until(shared.clock.instant(wake_ns)).await;
     }

@@ -163,7 +163,7 @@ fn a_request_without_a_worker_has_a_line_too() {
     for (urls, status, code) in
         [(vec![], 503, "no_workers"), (vec![dead.clone()], 502, "upstream_connect_failed")]
     {
-        let (router, log) = json(&urls, &["--disable-retries"]);
+        let (router, log) = json(&urls, &["--disable-retries", "--disable-health-check"]);
         assert_eq!(router.client().post("/generate", "X-Request-Id: x\r\n", PLAIN).status(), status);
         let record = record_of(&log, "x");
         assert_eq!((&record["status"], &record["error_code"]), (&status.into(), &code.into()), "{record}");

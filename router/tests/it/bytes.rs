@@ -154,7 +154,7 @@ fn connections_to_a_worker_are_used_again_whatever_the_framing() {
 
 #[test]
 fn a_connection_that_the_worker_closed_while_idle_costs_no_request() {
-    let worker = Worker::start(|conn, _| {
+    let worker = Worker::answering_requests(|conn, _| {
         conn.answer("200 OK", "", b"{}");
         // Closed without a word, as servers do with idle connections.
         false

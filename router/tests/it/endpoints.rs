@@ -81,7 +81,9 @@ fn other_paths_and_methods_are_refused() {
     }
     for (method, path, allowed) in [
         ("POST", "/health", "GET, HEAD"),
-        ("DELETE", "/workers", "GET, HEAD"),
+        ("DELETE", "/workers", "GET, HEAD, POST"),
+        ("POST", "/workers/x", "GET, HEAD, PUT, DELETE"),
+        ("GET", "/workers/x/drain", "POST"),
         ("GET", "/abort_request", "POST"),
         ("POST", "/v1/responses/x", "GET"),
         ("GET", "/v1/responses/x/cancel", "POST"),

@@ -1,12 +1,11 @@
 //! Workers that are not there, and how the router says so.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::worker::dead_url;
-use crate::common::{Conn, Message, Router, Worker, wait_until};
+use crate::common::{Message, Router, Worker, wait_until};
 
 const PROMPT: &[u8] = br#"{"text":"a prompt that is long enough to be remembered","sampling_params":{}}"#;
 
@@ -27,7 +26,8 @@ fn assert_refusal(answer: &Message, status: u16, code: &str, worker: &str) {
 fn a_worker_that_is_not_there_gives_one_clear_502() {
     let dead = dead_url();
     for policy in ["round_robin", "cache_aware"] {
-        let router = Router::start(std::slice::from_ref(&dead), &["--policy", policy]);
+        let router =
+            Router::start(std::slice::from_ref(&dead), &["--policy", policy, "--disable-health-check"]);
         assert_refusal(&router.post("/generate", PROMPT), 502, "upstream_connect_failed", &dead);
         assert_eq!(router.loads(), [0]);
     }
@@ -53,7 +53,8 @@ fn a_worker_that_hangs_up_before_its_answer_gives_a_502() {
 #[test]
 fn what_a_worker_never_answered_is_not_taken_for_cached() {
     let dead = dead_url();
-    let router = Router::start(std::slice::from_ref(&dead), &["--policy", "cache_aware"]);
+    let args = ["--policy", "cache_aware", "--disable-health-check"];
+    let router = Router::start(std::slice::from_ref(&dead), &args);
     assert_eq!(router.post("/generate", PROMPT).status(), 502);
     wait_until("nothing to be believed", || router.metric("smg_router_index_nodes") == Some(0.0));
 
@@ -131,14 +132,15 @@ fn first_is_healthy(router: &Router) -> bool {
 
 #[test]
 fn an_unhealthy_worker_gets_nothing_until_it_is_well_again() {
-    let well = Arc::new(AtomicBool::new(false));
+    let well = Arc::new(AtomicBool::new(true));
     let flapping = flapping(&well);
     let other = Worker::fixed("{}");
     let args =
         ["--policy", "round_robin", "--health-check-interval-secs", "1", "--health-failure-threshold", "2"];
     let router = Router::start(&[flapping.url(), other.url()], &args);
     let healthy = || first_is_healthy(&router);
-    assert!(healthy(), "static workers start healthy");
+    assert!(healthy(), "it was well at first");
+    well.store(false, Ordering::SeqCst);
     wait_until("the probes to fail", || !healthy());
     let served = || flapping.count("POST");
     for _ in 0..6 {
@@ -203,19 +205,11 @@ fn workers_that_are_dead_at_the_start_are_found_out_and_welcomed_when_they_come(
 
 #[test]
 fn refused_connections_take_a_worker_out_without_waiting_for_the_next_probe() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let dying = format!("http://{}", listener.local_addr().expect("an address"));
+    let dying = Worker::fixed("{}");
     let other = Worker::fixed("{}");
     let router =
-        Router::start(&[dying.clone(), other.url()], &["--policy", "round_robin", "--disable-retries"]);
-    // The first questions are answered, then nobody listens any more.
-    for _ in ["health", "model"] {
-        let (stream, _) = listener.accept().expect("the first questions");
-        let mut conn = Conn::new(stream);
-        assert!(conn.reader.head().expect("a question").expect("a question").first.starts_with("GET "));
-        conn.answer("200 OK", "Connection: close\r\n", b"");
-    }
-    drop(listener);
+        Router::start(&[dying.url(), other.url()], &["--policy", "round_robin", "--disable-retries"]);
+    dying.kill();
 
     let begun = Instant::now();
     let mut refused = 0;

@@ -19,7 +19,8 @@ fn is_healthy(router: &Router, place: usize) -> bool {
 #[test]
 fn a_worker_goes_out_by_failures_in_a_row_and_comes_back_by_successes_in_a_row() {
     // For each probe its answer, and whether the worker is in rotation after it.
-    const COURSE: [(bool, bool); 8] = [
+    const COURSE: [(bool, bool); 9] = [
+        (true, true),
         (false, true),
         (false, true),
         (true, true),
@@ -56,17 +57,19 @@ fn a_worker_goes_out_by_failures_in_a_row_and_comes_back_by_successes_in_a_row()
 
 #[test]
 fn a_probe_that_takes_too_long_has_failed() {
-    let go = Latch::default();
+    let (go, asked) = (Latch::default(), AtomicUsize::new(0));
     let when = go.clone();
     let worker = Worker::probed(move |conn, request| {
-        if request.first.starts_with("GET /health ") {
+        // The first one is answered.
+        if request.first.starts_with("GET /health ") && asked.fetch_add(1, Ordering::SeqCst) > 0 {
             when.wait();
         }
         conn.answer("200 OK", "", b"{}");
         true
     });
-    let args = ["--health-check-timeout-secs", "1", "--health-failure-threshold", "1"];
-    let router = Router::start(&[worker.url()], &args);
+    let times = ["--health-check-timeout-secs", "1", "--health-check-interval-secs", "1"];
+    let router = Router::start(&[worker.url()], &[&times[..], &["--health-failure-threshold", "1"]].concat());
+    assert!(is_healthy(&router, 0));
     wait_until("the probe to be given up", || !is_healthy(&router, 0));
     let ready = router.get("/readiness");
     assert!(ready.status() == 503 && ready.text().contains("healthy"), "{}", ready.text());

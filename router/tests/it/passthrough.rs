@@ -221,7 +221,7 @@ fn a_request_that_is_tried_again_is_the_same_request() {
     let losing = Worker::start(|_, _| false);
     let well = Worker::fixed("{}");
     let urls = [dead_url(), failing.url(), losing.url(), well.url()];
-    let args = ["--policy", "round_robin", "--retry-initial-backoff-ms", "1"];
+    let args = ["--policy", "round_robin", "--retry-initial-backoff-ms", "1", "--disable-health-check"];
     let router = Router::start(&urls, &args);
     let fields = "Content-Type: application/x-odd\r\nX-Many: 1\r\nX-Many: 2\r\nAuthorization: Bearer k\r\n";
     let answer = router.client().post("/generate?a=b", fields, &body);

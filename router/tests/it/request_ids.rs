@@ -105,13 +105,15 @@ fn every_attempt_at_a_request_has_its_id() {
 // vllm-project/production-stack#472
 #[test]
 fn the_routers_own_answers_carry_the_id_too() {
-    let router = Router::start(&[dead_url()], &["--disable-retries", "--max-payload-size", "10"]);
+    let args = ["--disable-retries", "--disable-health-check", "--max-payload-size", "10"];
+    let router = Router::start(&[dead_url()], &args);
     let ask = |path: &str, body: &[u8]| router.client().post(path, "X-Request-Id: mine\r\n", body);
     for (answer, status) in [
         (ask("/generate", b"{}"), 502),
         (ask("/generate", b"{\"text\":\"too long\"}"), 413),
         (ask("/nowhere", b"{}"), 404),
-        (ask("/workers", b"{}"), 405),
+        (ask("/workers", b"{}"), 422),
+        (ask("/health", b"{}"), 405),
     ] {
         assert_eq!((answer.status(), id(&answer).as_str()), (status, "mine"));
     }

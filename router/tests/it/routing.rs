@@ -59,7 +59,8 @@ fn cache_aware_sends_a_prefix_where_it_was_sent_before_on_every_endpoint() {
 
 #[test]
 fn a_refused_request_tells_its_decision_too() {
-    let router = Router::start(&[crate::common::worker::dead_url()], &["--decision-headers"]);
+    let args = ["--decision-headers", "--disable-health-check"];
+    let router = Router::start(&[crate::common::worker::dead_url()], &args);
     let answer = router.post("/generate", &prompt("a"));
     assert_eq!(answer.status(), 502);
     assert_eq!(decided(&answer), 0);
@@ -161,7 +162,7 @@ fn other_paths_and_methods_are_refused_in_json() {
         ("POST /v1/chat/completions/", 404, "not_found"),
         ("GET /metrics", 404, "not_found"),
         ("GET /generate", 405, "method_not_allowed"),
-        ("POST /workers", 405, "method_not_allowed"),
+        ("DELETE /workers", 405, "method_not_allowed"),
     ] {
         let answer = ask(line);
         assert_eq!(answer.status(), status, "{line}");

@@ -68,7 +68,7 @@ const UNWANTED: [(&str, &str, u16, &str); 6] = [
     ("PUT", "/generate", 405, "method_not_allowed"),
     ("POST", "/health", 405, "method_not_allowed"),
     ("PUT", "/abort_request", 405, "method_not_allowed"),
-    ("POST", "/workers", 405, "method_not_allowed"),
+    ("PUT", "/workers", 405, "method_not_allowed"),
 ];
 
 // A connection that is closed while its client sends is reset, and the answer is lost with what was not read.

@@ -156,14 +156,16 @@ impl Worker {
         }
     }
 
-    /// Refuses the router's own questions, on connections that end with them, and serves requests so: none of these comes
+    /// Is well, but does not say what it is, on connections that end with them, and serves requests so: none of these comes
     /// on a connection that a question had opened, or loses its own to one.
     pub(crate) fn answering_requests(
         serve: impl Fn(&mut Conn, &Message) -> bool + Send + Sync + 'static,
     ) -> Self {
         Self::probed(move |conn, request| {
             if request.first.starts_with("GET ") {
-                conn.answer("404 Not Found", "Connection: close\r\n", b"");
+                let is_probe = request.first.starts_with("GET /health ");
+                let status = if is_probe { "200 OK" } else { "404 Not Found" };
+                conn.answer(status, "Connection: close\r\n", b"");
                 return false;
             }
             serve(conn, request)
