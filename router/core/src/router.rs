@@ -4,10 +4,12 @@
 //! live process and in virtual time. It does not hold the prefix index, whose lookup is made outside the lock that guards
 //! this; its answer comes in with the request.
 
+mod doubt;
 mod eligible;
 mod warm_up;
 mod workers;
 
+use doubt::Doubts;
 use eligible::{Members, Survey};
 pub use warm_up::WarmUp;
 use warm_up::WarmUps;
@@ -73,6 +75,7 @@ pub struct Router {
     signals: Signals,
     policy: Box<dyn Policy>,
     warm_ups: WarmUps,
+    doubts: Doubts,
     state: State,
 }
 
@@ -125,9 +128,36 @@ impl Router {
         }
         let signals = config.policy.signals();
         let ledger = Ledger::new(signals.loads.then_some(config.load_report_ttl_ns()), config.breaker);
-        let policy = config.policy.build();
-        let warm_ups = WarmUps::new(config.warm_up);
-        Ok(Self { signals, policy, warm_ups, state: State { config, fleet: Fleet::new(), ledger } })
+        Ok(Self {
+            signals,
+            policy: config.policy.build(),
+            warm_ups: WarmUps::new(config.warm_up),
+            doubts: Doubts::default(),
+            state: State { config, fleet: Fleet::new(), ledger },
+        })
+    }
+
+    /// Goes on with another policy, or with other options of the same; returns what it needs to be told. Workers, leases,
+    /// breakers and, where both want them, load reports stay as they are. What the policy before has learned is lost, but
+    /// for the keys that stick under `manual` when only its options change. Nothing happens if nothing is changed.
+    pub fn set_policy(&mut self, now_ns: u64, policy: PolicyConfig) -> Signals {
+        let before = std::mem::replace(&mut self.state.config.policy, policy);
+        let policy = &self.state.config.policy;
+        if *policy == before {
+            return self.signals;
+        }
+        if before.name() != policy.name() || !self.policy.reconfigure(policy) {
+            self.policy = policy.build();
+            self.state.fleet.workers().iter().for_each(|worker| self.policy.worker_added(worker));
+        }
+        self.policy.tick(now_ns);
+        self.signals = policy.signals();
+        let report_ttl_ns = self.signals.loads.then_some(self.state.config.load_report_ttl_ns());
+        self.state.ledger.set_report_ttl(report_ttl_ns);
+        if self.signals.prefix_index.is_none() {
+            self.warm_ups.end_all();
+        }
+        self.signals
     }
 
     /// How it was told to work.
@@ -283,6 +313,8 @@ fn predicted_cached_tokens(request: &RouteRequest<'_>, matches: &Matches, matche
 
 #[cfg(test)]
 mod breaker_tests;
+#[cfg(test)]
+mod policy_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

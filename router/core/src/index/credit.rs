@@ -39,8 +39,9 @@ impl PrefixIndex {
         if over > 0 {
             let evicted = evict(&mut self.forests, over, tenant, holding, &mut leaves);
             self.evicted_chars += evicted;
+            // More than the run has if a bound was lowered: then nothing fits.
             let lack = over.saturating_sub(evicted);
-            let fits = if lack == 0 { run } else { &run[..S::head(run, S::chars(run) - lack)] };
+            let fits = if lack == 0 { run } else { &run[..S::head(run, S::chars(run).saturating_sub(lack))] };
             // Nodes may have been joined. What is on the path stays: it is the newest, or another worker's.
             let forest = S::forest_mut(&mut self.forests);
             path = forest.walk(scope, fits);
@@ -51,8 +52,9 @@ impl PrefixIndex {
         }
         S::forest_mut(&mut self.forests).grant(scope, &path, &rest, tenant, epoch, holding);
         self.holdings.settle(tenant);
-        debug_assert!(self.bytes() as u64 <= self.limits.max_tree_bytes);
-        debug_assert!(self.chars_of(worker) <= self.limits.max_tree_size);
+        let shrinking = self.shrinking.is_some();
+        debug_assert!(shrinking || self.bytes() as u64 <= self.limits.max_tree_bytes);
+        debug_assert!(shrinking || self.chars_of(worker) <= self.limits.max_tree_size);
         Some((tenant, epoch))
     }
 
@@ -158,7 +160,7 @@ fn evict(
 }
 
 /// Takes up to `chars` characters from the end of the worker's oldest leaf.
-fn evict_leaf(forests: &mut Forests, chars: u64, tenant: Tenant, holding: &mut Holding) -> u64 {
+pub(super) fn evict_leaf(forests: &mut Forests, chars: u64, tenant: Tenant, holding: &mut Holding) -> u64 {
     match holding.leaves.values().next() {
         Some(&Leaf::Text(node)) => forests.text.shrink(node, chars, tenant, holding),
         Some(&Leaf::Tokens(node)) => forests.tokens.shrink(node, chars, tenant, holding),

@@ -21,6 +21,10 @@ pub(super) enum Leaf {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Tenant(u32);
 
+impl Tenant {
+    pub(super) const FIRST: Tenant = Tenant(0);
+}
+
 /// One tenant's share of the index.
 #[derive(Debug)]
 pub(super) struct Holding {
@@ -124,6 +128,14 @@ impl Holdings {
     pub(super) fn grave(&mut self) -> Option<(Tenant, &mut Holding)> {
         let &(epoch, tenant) = self.oldest.first()?;
         if epoch == DEAD { Some((tenant, self.table.get_mut(&tenant)?)) } else { None }
+    }
+
+    /// The first tenant from `from` on that is not gone and has more characters than `max_chars`, and its holding;
+    /// [`Self::settle`] afterwards.
+    pub(super) fn first_above(&mut self, from: Tenant, max_chars: u64) -> Option<(Tenant, &mut Holding)> {
+        let mut rest = self.table.range_mut(from..);
+        let above = rest.find(|(_, holding)| !holding.is_dead() && holding.chars > max_chars);
+        above.map(|(&tenant, holding)| (tenant, holding))
     }
 
     /// Brings the books up to date after a tenant's leaves have changed.

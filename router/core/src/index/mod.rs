@@ -7,6 +7,7 @@
 //! characters per worker by taking that worker's least recently credited characters from their leaves upwards,
 //! exactly as many as are needed; memory by taking the oldest leaf of all workers. Room is made *before* a prompt is
 //! added. Nothing costs more than the prompt at hand and what is evicted for it, which is a limited number of leaves.
+//! The one exception: after [`PrefixIndex::set_limits`] has lowered a bound it holds again when the sweeps are through.
 //!
 //! Refuses: to know what a worker really has. It is an estimate from bookings; an engine may have evicted more.
 //!
@@ -23,6 +24,7 @@ mod matches;
 mod memory;
 mod node;
 mod ownership;
+mod shrink;
 mod symbol;
 
 use self::holdings::{Holdings, Tenant};
@@ -31,7 +33,7 @@ use self::symbol::Forests;
 use crate::ids::{ScopeId, WorkerId};
 use crate::prompt::PromptView;
 
-/// Bounds of a [`PrefixIndex`]; both hold at all times.
+/// Bounds of a [`PrefixIndex`]; both hold at all times, lowered ones after a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexLimits {
     /// Characters per worker (the gateway's `--max-tree-size`).
@@ -70,13 +72,15 @@ pub struct PrefixIndex {
     evicted_chars: u64,
     forests: Forests,
     holdings: Holdings,
+    /// There once the bounds were lowered, until they hold: the tenants before this one are within them.
+    shrinking: Option<Tenant>,
 }
 
 impl PrefixIndex {
     /// An empty index.
     pub fn new(limits: IndexLimits) -> Self {
         let (forests, holdings) = (Forests::default(), Holdings::default());
-        Self { limits, epoch: 0, evicted_chars: 0, forests, holdings }
+        Self { limits, epoch: 0, evicted_chars: 0, forests, holdings, shrinking: None }
     }
 
     /// How much of the prompt each worker is thought to hold. Pure: recency changes at [`Self::credit`] only.
@@ -129,14 +133,15 @@ impl PrefixIndex {
         self.holdings.forget(worker);
     }
 
-    /// Gives back up to `budget_nodes` rows of cleared and forgotten workers; true while there is more to do.
+    /// Gives back up to `budget_nodes` rows: of cleared and forgotten workers, then what is too much since the bounds were
+    /// lowered. True while there may be more to do.
     pub fn sweep(&mut self, budget_nodes: usize) -> bool {
         for _ in 0..budget_nodes {
-            if !self.clear_one_row() {
+            if !self.clear_one_row() && !self.shrink_one_leaf() {
                 return false;
             }
         }
-        self.holdings.grave().is_some()
+        self.holdings.grave().is_some() || self.shrinking.is_some()
     }
 
     /// Sizes, for metrics.

@@ -90,8 +90,13 @@ impl LoadReport {
 // === impl Feed ===
 
 impl Feed {
-    pub(super) fn new(ttl_ns: u64) -> Self {
-        Self { ttl_ns, last: None, history: VecDeque::new(), base: Load::default() }
+    /// The feed of a worker on which `load` is booked.
+    pub(super) fn new(ttl_ns: u64, load: Load) -> Self {
+        Self { ttl_ns, last: None, history: VecDeque::new(), base: load }
+    }
+
+    pub(super) fn with_ttl(self, ttl_ns: u64) -> Self {
+        Self { ttl_ns, ..self }
     }
 
     /// The books say `load` from now on.

@@ -221,7 +221,7 @@ impl Ledger {
             self.accounts.last().is_none_or(|last| last.worker < worker),
             "{worker:?} came out of order"
         );
-        let feed = self.report_ttl_ns.map(Feed::new);
+        let feed = self.report_ttl_ns.map(|ttl_ns| Feed::new(ttl_ns, Load::default()));
         self.accounts.push(Account {
             worker,
             load: Load::default(),
@@ -230,6 +230,19 @@ impl Ledger {
             breaker: self.breaker.map(Breaker::new),
             retired: false,
         });
+    }
+
+    /// Says how long load reports are believed from now on; `None` if nobody wants them any more. Those that are there stay
+    /// if somebody does.
+    pub(crate) fn set_report_ttl(&mut self, report_ttl_ns: Option<u64>) {
+        self.report_ttl_ns = report_ttl_ns;
+        for account in &mut self.accounts {
+            let feed = account.feed.take();
+            account.feed = report_ttl_ns.map(|ttl_ns| match feed {
+                Some(feed) => feed.with_ttl(ttl_ns),
+                None => Feed::new(ttl_ns, account.load),
+            });
+        }
     }
 
     /// Closes the account of a worker that has left, now or when its last lease ends.

@@ -46,6 +46,20 @@ enum Assignment {
     MinGroup,
 }
 
+impl Assignment {
+    fn of(config: &PolicyConfig) -> Self {
+        match config.choice(ASSIGNMENT_MODE.key) {
+            "min_load" => Self::MinLoad,
+            "min_group" => Self::MinGroup,
+            _ => Self::Random,
+        }
+    }
+}
+
+fn max_idle_ns(config: &PolicyConfig) -> u64 {
+    config.integer(MAX_IDLE_SECS.key) * 1_000_000_000
+}
+
 #[derive(Debug)]
 struct Manual {
     assignment: Assignment,
@@ -54,13 +68,7 @@ struct Manual {
 
 impl Manual {
     fn new(config: &PolicyConfig) -> Self {
-        let assignment = match config.choice(ASSIGNMENT_MODE.key) {
-            "min_load" => Assignment::MinLoad,
-            "min_group" => Assignment::MinGroup,
-            _ => Assignment::Random,
-        };
-        let max_idle_ns = config.integer(MAX_IDLE_SECS.key) * 1_000_000_000;
-        Self { assignment, table: StickyTable::new(max_idle_ns) }
+        Self { assignment: Assignment::of(config), table: StickyTable::new(max_idle_ns(config)) }
     }
 
     fn assign<'d>(&self, decision: &'d Decision<'_>) -> &'d Candidate<'d> {
@@ -89,6 +97,12 @@ impl Policy for Manual {
         if let Some(key) = key(decision) {
             self.table.used(decision.now_ns, key, choice.candidate.worker);
         }
+    }
+
+    fn reconfigure(&mut self, config: &PolicyConfig) -> bool {
+        self.assignment = Assignment::of(config);
+        self.table.set_max_idle_ns(max_idle_ns(config));
+        true
     }
 
     fn worker_removed(&mut self, worker: WorkerId) {
@@ -168,6 +182,20 @@ mod tests {
         assert_eq!(with_key(&mut router, 19 * SECOND, "k").1, "vacant", "it was used until 9 s");
         router.tick(29 * SECOND);
         assert_eq!(router.next_deadline(), None);
+    }
+
+    #[test]
+    fn keys_stay_where_they_are_when_options_change() {
+        let mut router = manual("random", &[("max_idle_secs", 100.into())]);
+        let homes: Vec<_> = (0..8).map(|n| with_key(&mut router, 0, &format!("k{n}")).0).collect();
+        let options = [("assignment_mode", "min_load".into()), ("max_idle_secs", 10.into())];
+        router.set_policy(SECOND, config("manual", &options));
+        for (n, home) in homes.iter().enumerate() {
+            assert_eq!(with_key(&mut router, 9 * SECOND, &format!("k{n}")), (*home, "occupied_hit"));
+        }
+        router.set_policy(18 * SECOND, config("manual", &[("max_idle_secs", 5.into())]));
+        assert_eq!(router.next_deadline(), None, "all were idle for too long");
+        assert_eq!(with_key(&mut router, 18 * SECOND, "k0").1, "vacant");
     }
 
     #[test]

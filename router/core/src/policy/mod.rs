@@ -48,7 +48,13 @@ pub trait Policy: fmt::Debug + Send {
     /// The choice was booked.
     fn booked(&mut self, _decision: &Decision<'_>, _choice: Choice<'_>) {}
 
-    /// A worker has joined the fleet.
+    /// Goes on with other options; `config` is of the same policy. False if it cannot: then a new one is built, which has
+    /// learned nothing yet.
+    fn reconfigure(&mut self, _config: &PolicyConfig) -> bool {
+        false
+    }
+
+    /// A worker has joined the fleet, or was there before the policy.
     fn worker_added(&mut self, _worker: &Worker) {}
 
     /// A worker has left the fleet; its id never comes back.

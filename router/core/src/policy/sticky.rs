@@ -65,6 +65,11 @@ impl StickyTable {
         }
     }
 
+    /// Says how long a key may be idle, those that are there too.
+    pub(super) fn set_max_idle_ns(&mut self, max_idle_ns: u64) {
+        self.max_idle_ns = max_idle_ns;
+    }
+
     /// The workers of a key, the first one first; `None` if the key is not known (any more).
     pub(super) fn workers(&self, now_ns: u64, key: Key) -> Option<impl Iterator<Item = WorkerId>> {
         let entry = self.entries.get(&key)?;

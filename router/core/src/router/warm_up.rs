@@ -15,7 +15,6 @@
 use std::collections::BTreeMap;
 
 use crate::WorkerId;
-use crate::ledger::Cursor;
 use crate::policy::{Candidate, Choice, Decision, WARM_UP};
 
 /// How workers with a cold cache are brought to their share, under policies that follow prefixes.
@@ -74,6 +73,11 @@ impl WarmUps {
         }
     }
 
+    /// Nobody is warming any more.
+    pub(super) fn end_all(&mut self) {
+        self.warming.clear();
+    }
+
     /// A worker is gone for good.
     pub(super) fn forget(&mut self, worker: WorkerId) {
         self.end(worker);
@@ -92,22 +96,19 @@ impl WarmUps {
     /// The policy's choice, or instead of an established worker the warming one that is furthest behind.
     pub(super) fn divert<'d>(&self, decision: &'d Decision<'_>, choice: Choice<'d>) -> Choice<'d> {
         let Some(config) = self.config.filter(|_| !self.warming.is_empty()) else { return choice };
-        if self.is_warming(decision.now_ns, choice.candidate.worker) {
+        let lag = |warming: &Warming| config.share * warming.mean_tokens - warming.own_tokens;
+        if self.is_warming(decision.now_ns, choice.candidate.worker)
+            || self.warming.iter().all(|warming| lag(warming) <= 0.0)
+        {
             return choice;
         }
-        let (mut established, mut their_requests) = (0, 0);
-        for (row, warming) in self.rows(decision) {
-            if warming.is_none() {
-                established += 1;
-                their_requests += row.load.requests;
-            }
-        }
-        let may_have_more =
-            |row: &Candidate<'_>| row.load.requests.saturating_mul(established) <= their_requests;
-        let behind = self.rows(decision).filter_map(|(row, warming)| {
-            let lag = warming.map(|warming| config.share * warming.mean_tokens - warming.own_tokens)?;
-            (lag > 0.0 && may_have_more(row)).then_some((lag, row))
-        });
+        let cold = || self.cold(decision);
+        let established = (decision.candidates.len() - cold().count()) as u64;
+        let all_requests: u64 = decision.candidates.iter().map(|row| row.load.requests).sum();
+        let their_requests = all_requests - cold().map(|(_, row)| row.load.requests).sum::<u64>();
+        let is_spared = |row: &Candidate<'_>| row.load.requests.saturating_mul(established) > their_requests;
+        let behind = cold().map(|(warming, row)| (lag(warming), row));
+        let behind = behind.filter(|(lag, row)| *lag > 0.0 && !is_spared(row));
         // Of equal ones the first.
         let furthest = behind.reduce(|most, next| if next.0 > most.0 { next } else { most });
         furthest.map_or(choice, |(_, row)| Choice::new(row, WARM_UP))
@@ -120,15 +121,12 @@ impl WarmUps {
             *self.diverted.entry(chosen).or_default() += 1;
         }
         self.warming.retain(|warming| warming.until_ns > decision.now_ns);
-        if self.warming.is_empty() {
-            return;
-        }
         let tokens = decision.request.prompt_tokens as f64;
         if let Ok(at) = self.place(chosen) {
             self.warming[at].own_tokens += tokens;
             return;
         }
-        let established = self.rows(decision).filter(|(_, warming)| warming.is_none()).count();
+        let established = decision.candidates.len() - self.cold(decision).count();
         for warming in &mut self.warming {
             if decision.candidates.get(warming.worker).is_some() {
                 warming.mean_tokens += tokens / established as f64;
@@ -140,17 +138,13 @@ impl WarmUps {
         self.warming.binary_search_by_key(&worker, |warming| warming.worker)
     }
 
-    /// The candidates, and of those that are warming how far they are.
-    fn rows<'s, 'd>(
+    /// The candidates that are warming.
+    fn cold<'s, 'd>(
         &'s self,
         decision: &'d Decision<'_>,
-    ) -> impl Iterator<Item = (&'d Candidate<'d>, Option<&'s Warming>)> {
-        let now_ns = decision.now_ns;
-        let mut warming = Cursor::new(&self.warming, |warming: &Warming| warming.worker);
-        decision.candidates.iter().map(move |row| {
-            let found = warming.find(row.worker).filter(|warming| warming.until_ns > now_ns);
-            (row as &Candidate<'_>, found)
-        })
+    ) -> impl Iterator<Item = (&'s Warming, &'d Candidate<'d>)> {
+        let now = self.warming.iter().filter(|warming| warming.until_ns > decision.now_ns);
+        now.filter_map(|warming| Some((warming, decision.candidates.get(warming.worker)? as _)))
     }
 }
 

@@ -5,6 +5,7 @@ use crate::WorkerId;
 use crate::breaker::BreakerView;
 use crate::fleet::{Worker, WorkerSpec};
 use crate::ledger::{Account, Cursor, Load, Tally};
+use crate::request::Assignment;
 
 /// A worker and what is in flight on it.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +45,7 @@ impl Router {
             self.state.ledger.retire(id);
             self.policy.worker_removed(id);
             self.warm_ups.forget(id);
+            self.doubts.forget(id);
         }
         removed
     }
@@ -78,7 +80,34 @@ impl Router {
 
     /// A worker's cache was lost: it was flushed, or restarted. The caller should clear it in the prefix index.
     pub fn cache_lost(&mut self, now_ns: u64, id: WorkerId) {
-        self.cache_is_cold(now_ns, id);
+        if self.state.fleet.get(id).is_some() {
+            self.doubts.settle(id, self.state.ledger.bookings());
+            self.cache_is_cold(now_ns, id);
+        }
+    }
+
+    /// A request's worker reports that it found `cached_tokens` of its prompt in its cache. True if too many in a row have
+    /// found too little of what was predicted: the cache has been lost, as in [`Router::cache_lost`], and the caller should
+    /// clear the worker in the prefix index.
+    ///
+    /// Judged are requests of whose prompt at least 128 tokens were believed to be cached, under the belief of now. One that
+    /// found a tenth of them or more takes all doubt away. Otherwise doubt grows by 2, or by 1 if the prefix may have been
+    /// still under computation ([`Assignment::no_prefill_ahead`]); at 16 it is too much. So it takes 8 to 16 requests in
+    /// a row. A worker whose answers report nothing is never asked about here, and never doubted.
+    ///
+    /// It can be wrong where more than 16 requests for prefixes that are nowhere yet come at once and the engine computes
+    /// them side by side: all of one prefix in one batch (SGLang holds back all but the first of these), or each the second
+    /// of its own prefix, with no request in between that finds anything. Then a worker's prefixes are forgotten that it
+    /// has, and what is lost is one computation of each at another worker. Where several routers share workers, another
+    /// one's prefill is not seen, and 8 are enough instead of 16. A worker whose cache is off or too small for what it is
+    /// sent is found guilty again and again, and that is the truth.
+    pub fn told_cached(&mut self, now_ns: u64, assignment: &Assignment, cached_tokens: u64) -> bool {
+        let is_known = self.state.fleet.get(assignment.worker).is_some();
+        let is_lost = is_known && self.doubts.hear(assignment, cached_tokens);
+        if is_lost {
+            self.cache_lost(now_ns, assignment.worker);
+        }
+        is_lost
     }
 
     /// Says which model a worker serves, as far as that was found out; whether that is news. It changes which scopes the

@@ -139,3 +139,73 @@ fn memory_that_thousands_hold_is_freed_step_by_step() {
     }
     assert!(credits > 1, "{credits}");
 }
+
+#[test]
+fn a_smaller_index_keeps_what_is_newest_and_a_larger_one_all() {
+    let mut index = index(100_000);
+    let prompts: Vec<String> = (0..100).map(|n| letters(n, 1_000)).collect();
+    prompts.iter().for_each(|prompt| _ = index.credit(SCOPE, text(prompt), WorkerId(0)));
+    index.credit(SCOPE, text("small"), WorkerId(1));
+    let limits = IndexLimits { max_tree_size: 10_000, max_tree_bytes: 1 << 30 };
+    index.set_limits(limits);
+    assert!(index.sweep(1), "it takes a while");
+    assert!(index.chars_of(WorkerId(0)) > 90_000);
+    while index.sweep(10) {}
+    index.check().expect("the bounds hold");
+    let held = |index: &PrefixIndex| -> Vec<u64> {
+        prompts.iter().map(|prompt| index.lookup(SCOPE, text(prompt)).of(WorkerId(0))).collect()
+    };
+    let (gone, kept) = (held(&index)[..90].to_vec(), held(&index)[90..].to_vec());
+    assert!(
+        kept.iter().all(|chars| *chars > 990) && gone.iter().all(|chars| *chars < 10),
+        "{gone:?} {kept:?}"
+    );
+    assert_eq!(index.chars_of(WorkerId(1)), 5, "it had no more than that");
+    let before = index.stats();
+    index.set_limits(IndexLimits { max_tree_size: 100_000, ..limits });
+    assert!(!index.sweep(10));
+    assert_eq!(index.stats(), before);
+    prompts[..10].iter().for_each(|prompt| _ = index.credit(SCOPE, text(prompt), WorkerId(0)));
+    assert_eq!(index.chars_of(WorkerId(0)) / 1_000, 19, "there is room again");
+}
+
+#[test]
+fn with_less_memory_the_oldest_of_all_workers_goes() {
+    let bytes = |max_tree_bytes| IndexLimits { max_tree_size: 1 << 20, max_tree_bytes };
+    let mut index = PrefixIndex::new(bytes(1 << 20));
+    let prompts: Vec<String> = (0..200).map(|n| letters(n, 2_000)).collect();
+    for (n, prompt) in prompts.iter().enumerate() {
+        index.credit(SCOPE, text(prompt), WorkerId(n as u32 % 4));
+    }
+    index.set_limits(bytes(256 << 10));
+    while index.sweep(10) {
+        index.check().expect("invariants");
+    }
+    assert!(index.stats().bytes <= 256 << 10);
+    let kept = prompts.iter().rev().take_while(|it| index.lookup(SCOPE, text(it)).best() == 2_000).count();
+    let rest = &prompts[..prompts.len() - kept];
+    assert!(kept > 80, "{kept} of 2 KB each in 256 KB");
+    assert!(rest.iter().all(|prompt| index.lookup(SCOPE, text(prompt)).best() < 10));
+}
+
+#[test]
+fn a_credit_in_an_index_that_is_too_large_makes_room_and_notes_no_more_than_that() {
+    let mut index = index(200_000);
+    for n in 0..12_500 {
+        index.credit(SCOPE, text(&letters(n, 8)), WorkerId(0));
+    }
+    let before = index.chars_of(WorkerId(0));
+    index.set_limits(IndexLimits { max_tree_size: 1_000, max_tree_bytes: 1 << 30 });
+    let mut credits = 0;
+    while index.lookup(SCOPE, text("a new one")).of(WorkerId(0)) < 9 {
+        let held = index.chars_of(WorkerId(0));
+        index.credit(SCOPE, text("a new one"), WorkerId(0));
+        index.check().expect("invariants");
+        assert!(index.chars_of(WorkerId(0)) < held && held - index.chars_of(WorkerId(0)) <= 1024 * 8);
+        credits += 1;
+    }
+    assert!(credits > 3, "{credits} for {before} characters");
+    while index.sweep(10) {}
+    index.check().expect("the bounds hold");
+    assert_eq!(index.lookup(SCOPE, text("a new one")).of(WorkerId(0)), 9, "it is the newest");
+}

@@ -104,6 +104,15 @@ impl Model {
         epoch
     }
 
+    pub(crate) fn resize(&mut self, max_tree_size: u64) {
+        self.max_tree_size = max_tree_size;
+        for worker in 0..4 {
+            while self.chars(worker) > max_tree_size {
+                self.evict_one_symbol(worker);
+            }
+        }
+    }
+
     /// Takes the least recent of the symbols that no other owned symbol follows.
     pub(crate) fn evict_one_symbol(&mut self, worker: u32) {
         let owned = self.owned.entry(worker).or_default();

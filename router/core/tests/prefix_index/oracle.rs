@@ -18,6 +18,7 @@ enum Op {
     Clear(u32),
     Forget(u32),
     Sweep(usize),
+    Resize(u64),
     Lookup {
         scope: u32,
         prompt: Prompt,
@@ -43,6 +44,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..4_u32).prop_map(Op::Clear),
         1 => (0..4_u32).prop_map(Op::Forget),
         2 => (0..4_usize).prop_map(Op::Sweep),
+        1 => (0..60_u64).prop_map(Op::Resize),
         4 => (0..2_u32, prompt()).prop_map(|(scope, prompt)| Op::Lookup { scope, prompt }),
     ]
 }
@@ -101,6 +103,15 @@ impl Pair {
             Op::Sweep(budget) => {
                 self.index.sweep(*budget);
             }
+            Op::Resize(size) if self.exact => {
+                self.model.resize(*size);
+                self.index.set_limits(IndexLimits { max_tree_size: *size, max_tree_bytes: u64::MAX >> 1 });
+                self.sweep_all();
+            }
+            // In the middle of it other calls come.
+            Op::Resize(size) => self
+                .index
+                .set_limits(IndexLimits { max_tree_size: 4 * size, max_tree_bytes: 5_000 + 500 * size }),
             Op::Lookup { scope, prompt } => self.agree(*scope, prompt),
         }
         self.index.check().expect("invariants");
@@ -124,13 +135,19 @@ impl Pair {
         }
     }
 
-    fn clear(&mut self) {
-        for worker in 0..4 {
-            self.index.forget(WorkerId(worker));
-        }
+    fn sweep_all(&mut self) {
         while self.index.sweep(3) {
             self.index.check().expect("invariants");
         }
+        self.index.check().expect("the bounds hold");
+    }
+
+    fn clear(&mut self) {
+        self.sweep_all();
+        for worker in 0..4 {
+            self.index.forget(WorkerId(worker));
+        }
+        self.sweep_all();
         let stats = self.index.stats();
         assert_eq!((stats.nodes, stats.bytes, stats.chars), (0, 0, vec![]));
     }

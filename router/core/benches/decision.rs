@@ -1,0 +1,82 @@
+//! One decision and its booking, in a small and in a large fleet.
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use router_core::ids::{ScopeId, WorkerId};
+use router_core::index::Matches;
+use router_core::prompt::PromptView;
+use router_core::{
+    Outcome, PolicyConfig, Role, RouteRequest, Router, RouterConfig, RoutingKeys, WarmUp, WorkerSpec,
+};
+
+const POLICIES: [&str; 4] = ["cache_aware", "power_of_two", "prefix_hash", "round_robin"];
+const FLEETS: [u32; 2] = [8, 500];
+
+fn request(router: &Router) -> RouteRequest<'static> {
+    RouteRequest {
+        scope: router.scope(Role::Regular, None).expect("it is always there"),
+        prompt: PromptView::Text(&[b'x'; 1000]),
+        prompt_tokens: 250,
+        output_budget: None,
+        keys: RoutingKeys::default(),
+        exclude: &[],
+    }
+}
+
+/// A router with two requests in flight for each worker; of these the last `cold` have just joined.
+fn router(policy: &str, workers: u32, cold: u32) -> Router {
+    let warm_up = (cold > 0).then_some(WarmUp { duration_ns: u64::MAX, share: 1.0 });
+    let policy = PolicyConfig::new(policy).expect("a policy of the table");
+    let mut router =
+        Router::new(RouterConfig { warm_up, ..RouterConfig::new(policy, 1) }).expect("it can work");
+    for n in 0..workers {
+        // What is there when others join has worked.
+        if n == workers - cold {
+            book(&mut router, 2 * n);
+        }
+        let url = format!("http://10.0.{}.{}:30000", n / 256, n % 256);
+        router.add_worker(0, WorkerSpec { url, model: None, role: Role::Regular });
+    }
+    book(&mut router, 2 * if cold == 0 { workers } else { cold });
+    router
+}
+
+fn book(router: &mut Router, requests: u32) {
+    for _ in 0..requests {
+        router.assign(0, &request(router), &Matches::default()).expect("a worker is there");
+    }
+}
+
+fn decide(router: &mut Router, now_ns: u64, matches: &Matches) {
+    let request = request(router);
+    let assignment = router.assign(now_ns, &request, matches).expect("a worker is there");
+    router.first_token(now_ns, assignment.lease);
+    black_box(router.finish(now_ns, assignment.lease, Outcome::Completed));
+}
+
+fn decisions(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("decision");
+    let mut bench = |name: &str, mut router: Router, workers: u32| {
+        let owners = [1, 3, workers - 1].map(|worker| (WorkerId(worker), 900));
+        let matches = Matches::new(owners, 1000);
+        let mut now_ns = 1;
+        group.bench_function(BenchmarkId::new(name, workers), |bench| {
+            bench.iter(|| {
+                now_ns += 1;
+                decide(&mut router, now_ns, &matches);
+            });
+        });
+    };
+    for workers in FLEETS {
+        for policy in POLICIES {
+            bench(policy, router(policy, workers, 0), workers);
+        }
+        bench("cache_aware, one warming", router("cache_aware", workers, 1), workers);
+        bench("cache_aware, half warming", router("cache_aware", workers, workers / 2), workers);
+    }
+    group.finish();
+}
+
+criterion_group!(benches, decisions);
+criterion_main!(benches);
