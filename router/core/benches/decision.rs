@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use router_core::ids::{ScopeId, WorkerId};
+use router_core::ids::WorkerId;
 use router_core::index::Matches;
 use router_core::prompt::PromptView;
 use router_core::{
