@@ -1,4 +1,4 @@
-//! The access log: one line per request on standard error, when the request is over.
+//! The access log: one line per request in the log, when the request is over.
 //!
 //! A line is put together in one buffer and written by one call, so lines of different threads do not mix. Whatever
 //! comes from a client or a worker is bounded in length and escaped, so it can neither end a line nor begin a field.
@@ -7,10 +7,10 @@
 mod line;
 mod time;
 
-use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::config::AccessLog;
+use crate::log;
 use line::Line;
 
 /// The usual length of a line, so that its buffer is allocated once.
@@ -63,6 +63,13 @@ pub(crate) fn excerpt(text: &str) -> Box<str> {
     text.chars().take(line::MAX_VALUE + 1).collect::<String>().into()
 }
 
+/// A time in milliseconds since 1970 as RFC 3339 in UTC.
+pub(crate) fn rfc3339(unix_ms: u64) -> String {
+    let mut out = Vec::new();
+    time::push_rfc3339(&mut out, unix_ms);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// Whether lines are wanted now.
 pub(crate) fn is_on(form: AccessLog) -> bool {
     form != AccessLog::Off && tracing::enabled!(tracing::Level::INFO)
@@ -73,8 +80,7 @@ pub(crate) fn write(form: AccessLog, record: &Record<'_>) {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let unix_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
     let line = record.line(form == AccessLog::Json, unix_ms);
-    // Standard error is gone: there is nobody to tell.
-    let _ = std::io::stderr().lock().write_all(&line);
+    log::write(&line);
 }
 
 impl Record<'_> {

@@ -1,39 +1,108 @@
 //! What the router runs with: every value checked, every default applied.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
 use router_core::{AdmissionConfig, BreakerConfig, PolicyConfig, RetryConfig};
 
 use crate::api_key::ApiKey;
+use crate::cli::Source;
 use crate::upstream::Address;
 
 /// The resolved configuration.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Config {
+    /// What was said, and where.
+    pub(crate) source: Source,
+    /// The file that was read, if any.
+    pub(crate) config_file: Option<PathBuf>,
     pub(crate) listen: SocketAddr,
     pub(crate) metrics_listen: SocketAddr,
-    pub(crate) workers: Vec<Address>,
+    /// Where admin routes are served; `None`: where clients are.
+    pub(crate) admin_listen: Option<SocketAddr>,
+    pub(crate) connections: ConnectionLimits,
+    /// `None`: clients speak plain HTTP.
+    pub(crate) server_tls: Option<ServerTls>,
+    pub(crate) upstream_tls: UpstreamTls,
+    /// No two are the same worker.
+    pub(crate) workers: Vec<StaticWorker>,
+    /// How long a worker may take until its first good probe.
+    pub(crate) startup_timeout: Duration,
     pub(crate) policy: PolicyConfig,
     pub(crate) seed: u64,
     /// Runtime threads that move bytes, at least 1.
     pub(crate) threads: usize,
     pub(crate) settings: Settings,
     pub(crate) load_poll_interval: Duration,
-    /// How long a worker may take to be there.
-    pub(crate) startup_timeout: Duration,
     pub(crate) health: Option<HealthConfig>,
     /// `None`: workers have no breakers.
     pub(crate) breaker: Option<BreakerConfig>,
-    /// How long running requests may go on after the first signal.
-    pub(crate) shutdown_grace: Duration,
+    pub(crate) shutdown: Shutdown,
     /// Stop when standard input closes.
     pub(crate) exit_with_stdin: bool,
+    /// Where the log is written beside standard error.
+    pub(crate) log_dir: Option<PathBuf>,
+}
+
+/// A worker that is known from the start.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct StaticWorker {
+    pub(crate) address: Address,
+    /// Its own key; `None`: that of all workers.
+    pub(crate) api_key: Option<ApiKey>,
+    /// The model that it serves; `None`: it is asked.
+    pub(crate) model: Option<String>,
+    pub(crate) priority: u32,
+    /// Not negative.
+    pub(crate) cost: f64,
+    pub(crate) labels: BTreeMap<String, String>,
+    /// Whether it is probed, where workers are.
+    pub(crate) health_check: bool,
+}
+
+/// What clients' connections may take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ConnectionLimits {
+    /// Connections at a time, at least 1.
+    pub(crate) max_connections: usize,
+    /// Bytes of a request's head, at least 8192.
+    pub(crate) max_header_bytes: usize,
+    /// From a head's first byte to its last.
+    pub(crate) header_timeout: Duration,
+    /// Longest silence between two requests.
+    pub(crate) idle_timeout: Duration,
+}
+
+/// PEM files with which clients are served over TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServerTls {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+/// PEM files for workers that are spoken to over TLS.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct UpstreamTls {
+    /// The certificate and the key that are shown to workers.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+    /// Whose certificates are believed; empty: those that the system believes.
+    pub(crate) authorities: Vec<PathBuf>,
+}
+
+/// The end after the first signal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Shutdown {
+    /// How long new requests are still served; at most the grace.
+    pub(crate) pause: Duration,
+    /// How long everything may take, the pause too.
+    pub(crate) grace: Duration,
 }
 
 /// What the data path looks at.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
     /// Longest request body, in bytes.
     pub(crate) max_payload_size: usize,
@@ -57,8 +126,51 @@ pub(crate) struct Settings {
     pub(crate) admission: AdmissionConfig,
     /// Upper bounds in seconds of the buckets of durations: positive, increasing, at least one.
     pub(crate) duration_buckets: Vec<f64>,
-    /// How long a worker that leaves may take to finish what runs there.
+    /// Who may use admin routes; empty: whoever shows `api_key`.
+    pub(crate) admin_keys: AdminKeys,
+    /// Whether admin calls that change something are logged.
+    pub(crate) audit: bool,
+    pub(crate) cors: Cors,
+    /// `None`: a new worker gets its full share at once.
+    pub(crate) warm_up: Option<WarmUp>,
+    /// How long the running requests of a worker that is taken out may go on.
     pub(crate) drain_timeout: Duration,
+}
+
+/// The keys of operators.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct AdminKeys(pub(crate) Vec<AdminKey>);
+
+/// One operator. `id`s are not given twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AdminKey {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) role: AdminRole,
+    pub(crate) key: ApiKey,
+}
+
+/// What an operator may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AdminRole {
+    /// Change things.
+    Admin,
+    /// Look at them.
+    User,
+}
+
+/// The origins whose pages may read answers, as they are written in `Origin`; `*`: any.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Cors {
+    pub(crate) origins: Vec<String>,
+}
+
+/// How a new worker is given requests at first.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct WarmUp {
+    pub(crate) duration_ns: u64,
+    /// Of the mean of the others' prompt tokens; 0 or more.
+    pub(crate) share: f64,
 }
 
 impl Settings {
@@ -69,7 +181,7 @@ impl Settings {
 }
 
 /// How long things may take.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Timeouts {
     /// To connect to a worker.
     pub(crate) connect: Duration,
@@ -92,7 +204,7 @@ pub(crate) enum AccessLog {
 }
 
 /// How workers are probed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HealthConfig {
     pub(crate) path: http::Uri,
     pub(crate) interval: Duration,

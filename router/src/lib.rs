@@ -15,6 +15,7 @@ mod error;
 mod fleet;
 mod gate;
 mod limits;
+mod log;
 mod metrics;
 mod proxy;
 mod request_id;

@@ -123,7 +123,7 @@ pub(crate) fn run(config: &Config) -> Result<(), ServeError> {
         tasks::start(&shared);
         let metrics = serve(metrics, Arc::clone(&context), Surface::Metrics, stop.clone(), Duration::ZERO);
         let metrics = tokio::spawn(metrics);
-        serve(traffic, context, Surface::Traffic, stop, config.shutdown_grace).await?;
+        serve(traffic, context, Surface::Traffic, stop, config.shutdown.grace).await?;
         metrics.abort();
         // The signals stay watched meanwhile, so that a second one still ends the wait. A thread that panicked has
         // said so itself.
@@ -177,7 +177,7 @@ fn spawn(
     config: &Config,
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
     let runtime = runtime()?;
-    let grace = config.shutdown_grace;
+    let grace = config.shutdown.grace;
     std::thread::Builder::new().name(format!("router-{number}")).spawn(move || {
         let served = runtime.block_on(serve(listener, context, Surface::Traffic, stop, grace));
         if let Err(error) = served {

@@ -94,9 +94,17 @@ impl Shared {
             settings,
             metrics,
         });
-        for address in &config.workers {
-            let authorization = shared.settings.worker_key.as_ref().map(ApiKey::credential);
-            fleet::register(&shared, address, Terms { authorization, ..Terms::default() });
+        for worker in &config.workers {
+            let key = worker.api_key.as_ref().or(shared.settings.worker_key.as_ref());
+            let terms = Terms {
+                authorization: key.map(ApiKey::credential),
+                model: worker.model.clone(),
+                priority: worker.priority,
+                cost: worker.cost,
+                labels: worker.labels.clone(),
+                health_check: worker.health_check,
+            };
+            fleet::register(&shared, &worker.address, terms);
         }
         Ok(shared)
     }

@@ -2,7 +2,7 @@
 
 /// The word of `words` that is nearest to `given`, if it is near enough that it was probably meant.
 #[must_use]
-pub fn nearest(given: &str, words: &[&'static str]) -> Option<&'static str> {
+pub fn nearest<'a>(given: &str, words: &[&'a str]) -> Option<&'a str> {
     let longest = words.iter().map(|word| word.len()).max().unwrap_or(0);
     if given.len() > 2 * longest {
         return None;

@@ -2,30 +2,42 @@
 //! typed, with its defaults and ranges, and a `resolve` that makes of it what the router runs with.
 
 use std::ffi::OsString;
-use std::time::Duration;
+use std::path::PathBuf;
 
-use clap::{CommandFactory, FromArgMatches, Parser};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 
+use super::SUBCOMMANDS;
 use super::breaker::BreakerArgs;
+use super::file::File;
+use super::file_workers::FileWorker;
+use super::given::{Environment, Layer, Origin};
 use super::health::HealthArgs;
+use super::ignored::IgnoredArgs;
 use super::limits::LimitArgs;
 use super::observe::{LogLevel, ObserveArgs};
-use super::policy;
+use super::policy::PolicyArgs;
+use super::process::ProcessArgs;
 use super::retries::RetryArgs;
+use super::security::SecurityArgs;
+use super::source::{Source, Values};
 use super::stop::Stop;
 use super::timeouts::TimeoutArgs;
 use super::traffic::TrafficArgs;
-use super::values::{MAX_SECONDS, seconds, whole};
-use crate::config::{Config, Settings};
+use super::workers::WorkerArgs;
+use crate::config::{Config, ConnectionLimits, Settings};
 
 /// A streaming reverse proxy for SGLang workers.
 #[derive(Parser)]
 #[command(name = "router", version, max_term_width = 120, after_help = EXIT_CODES)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 struct Args {
     #[command(flatten)]
     traffic: TrafficArgs,
     #[command(flatten)]
-    process: ProcessArgs,
+    workers: WorkerArgs,
+    #[command(flatten)]
+    policy: PolicyArgs,
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
@@ -37,64 +49,82 @@ struct Args {
     #[command(flatten)]
     timeouts: TimeoutArgs,
     #[command(flatten)]
+    security: SecurityArgs,
+    #[command(flatten)]
     observe: ObserveArgs,
-}
-
-#[derive(clap::Args)]
-struct ProcessArgs {
-    /// Seconds between two load polls of a worker, under policies that use them
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds(0.01..=3600.0))]
-    load_poll_interval_secs: Duration,
-    /// Seconds that running requests may go on after SIGTERM or SIGINT
-    #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = whole(0..=MAX_SECONDS))]
-    shutdown_grace_period_secs: u64,
-    /// Seed of every random choice
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(0..=u64::MAX))]
-    seed: u64,
-    /// Threads that move bytes [default: 2, or 1 on a single core]
-    #[arg(long, value_name = "N", value_parser = whole(1_u16..=256))]
-    threads: Option<u16>,
-    /// Exit when standard input closes
-    #[arg(long)]
-    exit_with_stdin: bool,
+    #[command(flatten)]
+    process: ProcessArgs,
+    #[command(flatten)]
+    ignored: IgnoredArgs,
 }
 
 const EXIT_CODES: &str = "\
 Exit codes:
   0  It was told to end, and ended
-  2  The command line is wrong
+  2  The command line or the configuration file is wrong
   5  It cannot start: an address is taken, or the system refuses";
 
-/// Threads by default, where there are as many cores.
-const DEFAULT_THREADS: usize = 2;
-
-/// What the command line says.
+/// What the command line, the environment and the file say.
 #[derive(Debug)]
-pub(super) struct Parsed {
-    pub(super) config: Config,
-    pub(super) log_level: LogLevel,
+pub(crate) struct Parsed {
+    pub(crate) config: Config,
+    pub(crate) log_level: LogLevel,
     /// To be logged.
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
+    /// Of the last workers of the configuration, where each was written.
+    pub(super) worker_places: Vec<Origin>,
 }
 
-/// Reads a command line.
+/// Reads a command line; the first argument is the name of the program.
 ///
 /// # Errors
 /// [`Stop`].
-pub(super) fn parse(args: impl Iterator<Item = OsString>) -> Result<Parsed, Stop> {
-    let matches = command().try_get_matches_from(args)?;
-    let args = Args::from_arg_matches(&matches)?;
+pub(super) fn parse(
+    args: impl Iterator<Item = OsString>,
+    environment: Environment<'_>,
+) -> Result<Parsed, Stop> {
+    let arguments: Vec<OsString> = args.collect();
+    // Each reading takes a copy: one that was read with cannot be changed any more.
+    let command = command();
+    // By itself first: what is wrong with the command line is not to be blamed on a file, and a file is named in it.
+    let typed = command.clone().try_get_matches_from(&arguments)?;
+    let file = typed.get_one::<PathBuf>("config").map(|path| File::read(path, &command)).transpose()?;
+    let File { mut layer, mut workers } = file.unwrap_or_default();
+    let variables = Layer::of_environment(environment)?;
+    variables.check(&mut command.clone())?;
+    layer.0.extend(variables.0);
+    let matches = layer.apply(command.clone()).try_get_matches_from(&arguments)?;
+    layer.retain_used(&matches);
+    if matches.value_source("worker_urls") == Some(ValueSource::CommandLine) {
+        workers.clear();
+    }
+    let values = Values::new(&command, &matches, &layer);
+    let parsed = resolve(&matches, &layer, workers).map_err(|stop| layer.locate(stop))?;
+    let source = Source { arguments, values };
+    Ok(Parsed { config: Config { source, ..parsed.config }, ..parsed })
+}
+
+fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result<Parsed, Stop> {
+    let args = Args::from_arg_matches(matches)?;
     let mut warnings = Vec::new();
-    let policy = policy::read(&matches, &mut warnings).map_err(Stop::Wrong)?;
-    let traffic = args.traffic.resolve(&mut warnings)?;
+    let policy = args.policy.resolve(layer, &mut warnings)?;
+    let worker_places = file.iter().map(|worker| worker.place.clone()).collect();
+    let workers = args.workers.resolve(file, &mut warnings)?;
+    if policy.name() == "power_of_two" && workers.workers.len() == 1 {
+        warnings.push("--policy power_of_two has no choice with a single worker".to_owned());
+    }
+    args.ignored.warn(&mut warnings);
+    let traffic = args.traffic.resolve()?;
     let limits = args.limits.resolve()?;
+    let security = args.security.resolve()?;
     let observe = args.observe.resolve()?;
+    let times = args.timeouts.resolve();
     let settings = Settings {
         max_payload_size: limits.max_payload_size,
-        timeouts: args.timeouts.resolve(),
-        api_key: traffic.api_key,
-        worker_key: traffic.worker_key,
-        added_worker_key: traffic.added_worker_key,
+        timeouts: times.timeouts,
+        api_key: security.api_key,
+        worker_key: security.worker_key,
+        added_worker_key: security.added_worker_key,
         recovery_secs: args.health.recovery_secs(),
         decision_headers: observe.decision_headers,
         request_id_headers: observe.request_id_headers,
@@ -103,35 +133,48 @@ pub(super) fn parse(args: impl Iterator<Item = OsString>) -> Result<Parsed, Stop
         retry: args.retries.resolve()?,
         admission: limits.admission,
         duration_buckets: observe.duration_buckets,
-        drain_timeout: Duration::from_secs(180),
+        admin_keys: security.admin_keys,
+        audit: security.audit,
+        cors: security.cors,
+        warm_up: workers.warm_up,
+        drain_timeout: workers.drain_timeout,
     };
     let process = args.process;
     let config = Config {
         listen: traffic.listen,
         metrics_listen: observe.metrics_listen,
-        workers: traffic.workers,
+        admin_listen: security.admin_listen,
+        connections: ConnectionLimits {
+            max_connections: limits.max_connections,
+            max_header_bytes: limits.max_header_bytes,
+            header_timeout: times.header,
+            idle_timeout: times.idle,
+        },
+        server_tls: security.server_tls,
+        upstream_tls: security.upstream_tls,
+        workers: workers.workers,
+        startup_timeout: workers.startup_timeout,
         policy,
         seed: process.seed,
-        threads: process.threads.map_or_else(default_threads, usize::from),
+        threads: process.threads(),
         settings,
-        load_poll_interval: process.load_poll_interval_secs,
-        startup_timeout: Duration::from_secs(1800),
+        load_poll_interval: workers.load_poll_interval,
         health: args.health.resolve(),
-        breaker: args.breaker.resolve(&mut warnings),
-        shutdown_grace: Duration::from_secs(process.shutdown_grace_period_secs),
+        breaker: args.breaker.resolve(),
+        shutdown: process.shutdown(),
         exit_with_stdin: process.exit_with_stdin,
+        log_dir: observe.log_dir,
+        config_file: process.config,
+        source: Source::default(),
     };
-    Ok(Parsed { config, log_level: observe.log_level, warnings })
+    Ok(Parsed { config, log_level: observe.log_level, warnings, worker_places })
 }
 
 /// Every flag. A negative number is a value, so that it is refused by the flag that it was given to.
-fn command() -> clap::Command {
-    policy::add_flags(Args::command()).mut_args(|arg| {
+pub(super) fn command() -> clap::Command {
+    let subcommands = SUBCOMMANDS.iter().map(|row| clap::Command::new(row.name).about(row.about));
+    Args::command().subcommands(subcommands).mut_args(|arg| {
         let takes_values = arg.get_action().takes_values();
         arg.allow_negative_numbers(takes_values)
     })
-}
-
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(DEFAULT_THREADS)
 }

@@ -3,10 +3,10 @@
 use clap::Args;
 use router_core::BreakerConfig;
 
-use super::values::{MAX_SECONDS, NS_PER_SECOND, whole};
+use super::readers::{MAX_SECONDS, NS_PER_SECOND, whole};
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Circuit breaker")]
+#[command(next_help_heading = "Breakers")]
 pub(super) struct BreakerArgs {
     /// Failed requests in a row that open a worker's breaker: it gets no more
     #[arg(
@@ -32,9 +32,6 @@ pub(super) struct BreakerArgs {
         value_parser = whole(1..=MAX_SECONDS)
     )]
     cb_timeout_duration_secs: u64,
-    /// Without effect, as in the gateway: failures are counted in a row, not within a time [default: 120]
-    #[arg(long, value_name = "SECONDS", value_parser = whole(1..=MAX_SECONDS))]
-    cb_window_duration_secs: Option<u64>,
     /// Requests that a half-open breaker lets through at a time
     #[arg(
         long,
@@ -53,11 +50,7 @@ pub(super) struct BreakerArgs {
 
 impl BreakerArgs {
     /// What the flags mean; `None`: workers have no breakers.
-    pub(super) fn resolve(self, warnings: &mut Vec<String>) -> Option<BreakerConfig> {
-        if self.cb_window_duration_secs.is_some() {
-            let fact = "failures are counted in a row, not within a time";
-            warnings.push(format!("--cb-window-duration-secs has no effect: {fact}"));
-        }
+    pub(super) fn resolve(self) -> Option<BreakerConfig> {
         let config = BreakerConfig {
             failure_threshold: self.cb_failure_threshold,
             success_threshold: self.cb_success_threshold,

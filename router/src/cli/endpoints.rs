@@ -1,7 +1,7 @@
 //! The paths that are proxied beside the built-in ones.
 
+use super::readers::words;
 use super::stop::Stop;
-use super::values::words;
 use crate::service;
 
 const FLAG: &str = "--extra-endpoints";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::values::{MAX_SECONDS, path, whole};
+use super::readers::{MAX_SECONDS, path, whole};
 use crate::config::HealthConfig;
 
 #[derive(Debug, Args)]

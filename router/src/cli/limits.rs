@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use clap::Args;
 use router_core::AdmissionConfig;
 
+use super::readers::{MAX_SECONDS, NS_PER_SECOND, whole};
 use super::stop::Stop;
-use super::values::{MAX_SECONDS, NS_PER_SECOND, whole};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
@@ -36,7 +36,19 @@ pub(super) struct LimitArgs {
     /// Requests that may start in a second, beside the bound on those that run; 0: any number
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole(0..=u32::MAX))]
     rate_limit_tokens_per_second: u32,
+    /// Connections of clients at a time; further ones wait to be accepted
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = whole(1..=u32::MAX))]
+    max_connections: u32,
+    /// Longest head of a request in bytes; a longer one is refused with 431
+    #[arg(long, value_name = "BYTES", default_value_t = 65_536, value_parser = whole(MIN_HEADER_BYTES..=MAX_HEADER_BYTES))]
+    max_header_bytes: u32,
 }
+
+/// Below this the HTTP library does not work.
+const MIN_HEADER_BYTES: u32 = 8192;
+
+/// Each connection may take this much memory.
+const MAX_HEADER_BYTES: u32 = 16 << 20;
 
 /// Fewer than none: the gateway's users write -1 for any number.
 const MIN_CONCURRENT: i64 = i32::MIN as i64;
@@ -46,6 +58,8 @@ const MIN_CONCURRENT: i64 = i32::MIN as i64;
 pub(super) struct Limits {
     pub(super) max_payload_size: usize,
     pub(super) admission: AdmissionConfig,
+    pub(super) max_connections: usize,
+    pub(super) max_header_bytes: usize,
 }
 
 impl LimitArgs {
@@ -66,6 +80,11 @@ impl LimitArgs {
             tokens_per_second: NonZeroU32::new(self.rate_limit_tokens_per_second),
         };
         let max_payload_size = usize::try_from(self.max_payload_size).unwrap_or(usize::MAX);
-        Ok(Limits { max_payload_size, admission })
+        Ok(Limits {
+            max_payload_size,
+            admission,
+            max_connections: self.max_connections as usize,
+            max_header_bytes: self.max_header_bytes as usize,
+        })
     }
 }

@@ -1,13 +1,14 @@
 //! What the router tells about itself: metrics, logs, headers.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum};
 use http::HeaderName;
 
+use super::readers::{whole, words};
 use super::stop::Stop;
 use super::traffic::address;
-use super::values::{whole, words};
 use crate::config::AccessLog;
 use crate::metrics::DURATION_BUCKETS;
 
@@ -41,6 +42,9 @@ pub(super) struct ObserveArgs {
     /// What is logged to standard error; RUST_LOG, when set, replaces it
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
     log_level: LogLevel,
+    /// Directory in which a file a day, router.DATE, gets what goes to standard error [default: none]
+    #[arg(long, value_name = "DIRECTORY")]
+    log_dir: Option<PathBuf>,
     /// Form of the line that is logged about each request, at the log levels info and debug
     #[arg(long, value_name = "FORM", value_enum, default_value_t = AccessLog::Text)]
     access_log: AccessLog,
@@ -51,7 +55,7 @@ pub(super) struct ObserveArgs {
 
 /// The least important lines that are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum LogLevel {
+pub(crate) enum LogLevel {
     Error,
     #[value(alias = "warning")]
     Warn,
@@ -66,6 +70,7 @@ pub(super) struct Observe {
     pub(super) duration_buckets: Vec<f64>,
     pub(super) request_id_headers: Vec<HeaderName>,
     pub(super) log_level: LogLevel,
+    pub(super) log_dir: Option<PathBuf>,
     pub(super) access_log: AccessLog,
     pub(super) decision_headers: bool,
 }
@@ -91,6 +96,7 @@ impl ObserveArgs {
             duration_buckets: buckets(&self.prometheus_duration_buckets)?,
             request_id_headers: headers(&self.request_id_headers)?,
             log_level: self.log_level,
+            log_dir: self.log_dir,
             access_log: self.access_log,
             decision_headers: self.decision_headers,
         })

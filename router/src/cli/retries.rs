@@ -3,8 +3,8 @@
 use clap::{ArgAction, Args};
 use router_core::{RetryConfig, StatusSet};
 
+use super::readers::{MAX_MS, NS_PER_MS, number, whole, words};
 use super::stop::Stop;
-use super::values::{MAX_MS, NS_PER_MS, number, whole, words};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Retries")]

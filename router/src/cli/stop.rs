@@ -3,20 +3,36 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::absent;
+use super::given::Origin;
 
 /// What ends the program before it begins.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// Help or version was asked for.
     Show(String),
     /// One line about what is wrong.
     Wrong(String),
+    /// What is wrong with the value of a flag (with its dashes).
+    Flag { flag: String, problem: String },
 }
 
 impl Stop {
     /// A refusal of what was given for `flag` (with its dashes).
     pub(super) fn wrong(flag: &str, problem: impl std::fmt::Display) -> Self {
-        Self::Wrong(format!("{flag}: {problem}"))
+        Self::Flag { flag: flag.to_owned(), problem: problem.to_string() }
+    }
+
+    /// What is to be said.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::Show(text) | Self::Wrong(text) => text.clone(),
+            Self::Flag { flag, problem } => format!("{flag}: {problem}"),
+        }
+    }
+
+    /// The same about a value from elsewhere than the command line.
+    pub(super) fn at(self, origin: &Origin) -> Self {
+        Self::Wrong(format!("{origin}: {}", self.message()))
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct BadUrl {
 }
 
 /// A worker's address.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Address {
     /// The URL without a trailing slash, as shown to the operator.
     pub(crate) url: String,

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 
 use crate::common::process::run_to_end;
 use crate::common::{Router, Worker};
+use crate::config::WITHOUT_EFFECT;
 
 /// Flags with which a router on free ports starts and ends at once.
 const FREE_PORTS: &[&str] = &["--port", "0", "--prometheus-port", "0", "--exit-with-stdin"];
@@ -58,7 +59,6 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("--cb-failure-threshold", "0", POSITIVE),
     ("--cb-success-threshold", "0", POSITIVE),
     ("--cb-timeout-duration-secs", "0", SECONDS),
-    ("--cb-window-duration-secs", "0", SECONDS),
     ("--cb-half-open-permits", "0", POSITIVE),
     ("--health-failure-threshold", "0", POSITIVE),
     ("--health-success-threshold", "0", POSITIVE),
@@ -70,6 +70,20 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("--first-byte-timeout-secs", "-1", LIMIT),
     ("--stream-idle-timeout-secs", "soon", LIMIT),
     ("--body-idle-timeout-secs", "-1", LIMIT),
+    ("--header-read-timeout-secs", "0", LIMIT),
+    ("--idle-connection-timeout-secs", "0", LIMIT),
+    ("--max-connections", "0", POSITIVE),
+    ("--max-header-bytes", "8191", "a whole number from 8192 to 16777216"),
+    ("--worker-startup-timeout-secs", "0", SECONDS),
+    ("--worker-drain-timeout-secs", "-1", "from 0 to 100000000"),
+    ("--worker-warmup-secs", "-1", "from 0 to 100000000"),
+    ("--worker-warmup-share", "-0.1", "a number of 0 or more"),
+    ("--shutdown-pause-secs", "-1", "from 0 to 100000000"),
+    ("--admin-port", "65536", "from 0 to 65535"),
+    ("--cors-allowed-origins", "chat.example", "SCHEME://HOST[:PORT]"),
+    ("--cors-allowed-origins", "https://chat.example/", "without a path"),
+    ("--config", "/no/such/file.toml", "cannot read"),
+    ("--load-metric", "loud", "one of tokens, requests, least_requests"),
     ("--prometheus-port", "65536", "from 0 to 65535"),
     ("--prometheus-host", "no host", "give an IP address"),
     ("--prometheus-duration-buckets", "0", BUCKET),
@@ -125,6 +139,13 @@ fn what_is_wrong_as_a_whole_is_named_in_one_line() {
         (&["--disable-retries", "--retry-statuses", "99"], "`99`"),
         (&["--disable-circuit-breaker", "--cb-half-open-permits", "0"], "--cb-half-open-permits"),
         (&["--seed", "1", "--seed", "2"], "--seed"),
+        (&["--tls-cert-path", "c.pem"], "--tls-cert-path: needs --tls-key-path beside it"),
+        (&["--client-key-path", "k.pem"], "--client-key-path: needs --client-cert-path beside it"),
+        (&["--admin-host", "no host", "--admin-port", "0"], "--admin-host: `no host` cannot be resolved"),
+        (&["--control-plane-api-keys", "a:b:admin"], "--control-plane-api-keys: key 1 is not of the form"),
+        (&["--control-plane-api-keys", "a:b:user:k a::admin:l"], "key 2 has the id of one before it"),
+        (&["chekc"], "'check'"),
+        (&["--seed", "1", "check"], "'check'"),
     ] {
         let message = refusal(args);
         assert!(message.contains(named), "{args:?}: {message}");
@@ -143,6 +164,10 @@ fn what_is_allowed_starts_the_router() {
         "--connect-timeout-secs 0.5 --first-byte-timeout-secs 0 --stream-idle-timeout-secs 0",
         "--prometheus-duration-buckets 0.5 1 30 --request-id-headers X-Id --log-level warning --access-log json",
         "--extra-endpoints /v1/a /b --extra-endpoints /c --worker-api-key k",
+        "--cors-allowed-origins * --control-plane-api-keys a:b:admin:k c::user:l:m --control-plane-audit-enabled",
+        "--cors-allowed-origins https://a.example http://[::1]:8080 --max-connections 1 --max-header-bytes 8192",
+        "--worker-warmup-secs 0 --worker-warmup-share 0 --worker-startup-timeout-secs 1 --worker-drain-timeout-secs 0",
+        "--shutdown-pause-secs 0.5 --shutdown-grace-period-secs 0 --policy power_of_two --load-metric requests",
     ] {
         let args: Vec<_> = FREE_PORTS.iter().copied().chain(args.split(' ')).collect();
         let output = run_to_end(&args);
@@ -150,18 +175,6 @@ fn what_is_allowed_starts_the_router() {
         assert_eq!(output.status.code(), Some(0), "{args:?}: {said}");
         assert!(output.stdout.starts_with(b"{\"listening\":"), "{args:?}");
     }
-}
-
-#[test]
-fn a_flag_without_effect_is_a_warning() {
-    let said = |args: &[&str]| {
-        let output = run_to_end(&[FREE_PORTS, args].concat());
-        assert_eq!(output.status.code(), Some(0));
-        String::from_utf8(output.stderr).expect("text")
-    };
-    let warning = "--cb-window-duration-secs has no effect";
-    assert!(said(&["--cb-window-duration-secs", "120"]).contains(warning));
-    assert!(!said(&[]).contains(warning));
 }
 
 #[test]
@@ -217,6 +230,14 @@ fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
 /// The gateway's options and their defaults. Empty: it is off or has none.
 const GATEWAY: &[(&str, &str)] = &[
     ("worker-urls", "none"),
+    ("worker-startup-timeout-secs", "1800"),
+    ("log-dir", "none"),
+    ("client-cert-path", "none"),
+    ("client-key-path", "none"),
+    ("tls-cert-path", "none; clients speak plain HTTP"),
+    ("tls-key-path", "none"),
+    ("control-plane-api-keys", "none; --api-key is the operators' too"),
+    ("control-plane-audit-enabled", ""),
     ("host", "0.0.0.0"),
     ("port", "30000"),
     ("api-key", "none is needed"),
@@ -234,7 +255,6 @@ const GATEWAY: &[(&str, &str)] = &[
     ("cb-failure-threshold", "10"),
     ("cb-success-threshold", "3"),
     ("cb-timeout-duration-secs", "60"),
-    ("cb-window-duration-secs", "120"),
     ("disable-circuit-breaker", ""),
     ("health-failure-threshold", "3"),
     ("health-success-threshold", "2"),
@@ -264,6 +284,21 @@ const OURS: &[(&str, &str)] = &[
     ("worker-api-key", "that of --api-key; without one the client's goes on"),
     ("extra-endpoints", "none"),
     ("load-poll-interval-secs", "1"),
+    ("config", "none"),
+    ("worker-drain-timeout-secs", "180"),
+    ("worker-warmup-secs", "60"),
+    ("worker-warmup-share", "1"),
+    ("max-connections", "65536"),
+    ("max-header-bytes", "65536"),
+    ("header-read-timeout-secs", "30"),
+    ("idle-connection-timeout-secs", "90"),
+    ("admin-host", "127.0.0.1"),
+    ("admin-port", "none; admin routes are served where clients are"),
+    ("shutdown-pause-secs", "1"),
+    // In the gateway those of no system.
+    ("ca-cert-paths", "those of the system"),
+    // In the gateway any.
+    ("cors-allowed-origins", "none"),
     ("seed", "1"),
     ("threads", "2, or 1 on a single core"),
     ("exit-with-stdin", ""),
@@ -320,7 +355,8 @@ fn help_lists_every_option_with_its_default() {
             (name.as_str(), default.map_or("", |(default, _)| default))
         })
         .collect();
-    let mut expected = [GATEWAY, OURS].concat();
+    let without_effect: Vec<_> = WITHOUT_EFFECT.iter().map(|(name, _)| (*name, "")).collect();
+    let mut expected = [GATEWAY, OURS, &without_effect].concat();
     listed.sort_unstable();
     expected.sort_unstable();
     assert_eq!(listed, expected);
@@ -334,26 +370,23 @@ fn help_is_in_groups() {
         parts[..at].iter().rev().find(|(name, _)| name.ends_with(':')).map(|(name, _)| name.as_str())
     };
     for (option, heading) in [
-        ("worker-urls", "Options:"),
-        ("exit-with-stdin", "Options:"),
+        ("host", "Traffic:"),
+        ("worker-urls", "Workers:"),
+        ("exit-with-stdin", "Process:"),
+        ("api-key", "Security:"),
+        ("model-path", "Taken from the SGLang gateway's command lines, without effect:"),
         ("max-concurrent-requests", "Limits:"),
         ("retry-max-retries", "Retries:"),
         ("disable-retries", "Retries:"),
-        ("cb-failure-threshold", "Circuit breaker:"),
+        ("cb-failure-threshold", "Breakers:"),
         ("health-check-endpoint", "Health:"),
-        ("request-timeout-secs", "Timeouts:"),
+        ("request-timeout-secs", "Time limits:"),
         ("access-log", "Metrics and logs:"),
         ("policy", "Policy options:"),
         ("cache-threshold", "Policy options:"),
     ] {
         assert_eq!(group(option), Some(heading), "{option}");
     }
-}
-
-#[test]
-fn help_tells_what_has_no_effect() {
-    let (_, text) = help().into_iter().find(|(name, _)| name == "cb-window-duration-secs").expect("listed");
-    assert!(text.contains("Without effect"), "{text}");
 }
 
 #[test]

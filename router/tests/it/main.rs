@@ -12,6 +12,7 @@ mod case_bodies;
 mod clients;
 mod command_line;
 mod common;
+mod config;
 mod endpoints;
 mod failures;
 mod framing;

@@ -47,9 +47,12 @@ impl Router {
     }
 
     fn start_by(mut command: Command, workers: &[String], args: &[&str]) -> Self {
+        // Without workers there is no flag either: it would take the place of what a file says.
+        let flag = (!workers.is_empty()).then_some("--worker-urls");
         let mut child = command
             .args(["--host", "127.0.0.1", "--port", "0", "--prometheus-host", "127.0.0.1"])
-            .args(["--prometheus-port", "0", "--exit-with-stdin", "--worker-urls"])
+            .args(["--prometheus-port", "0", "--exit-with-stdin"])
+            .args(flag)
             .args(workers)
             .args(args)
             .stdin(Stdio::piped())

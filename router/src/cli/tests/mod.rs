@@ -1,5 +1,7 @@
 //! From what is typed to what the router runs with.
 
+mod layers;
+
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -25,12 +27,12 @@ fn config(args: &str) -> Config {
 }
 
 fn read(args: &str) -> Result<Parsed, Stop> {
-    parse(std::iter::once("router").chain(args.split_whitespace()).map(Into::into))
+    parse(std::iter::once("router").chain(args.split_whitespace()).map(Into::into), &|_| None)
 }
 
 #[test]
 fn without_flags_the_core_s_defaults_hold() {
-    let Parsed { config, log_level, warnings } = parsed("");
+    let Parsed { config, log_level, warnings, .. } = parsed("");
     let settings = &config.settings;
     assert_eq!(settings.retry, RetryConfig::default());
     assert_eq!(settings.admission, AdmissionConfig::default());
@@ -165,7 +167,8 @@ fn lists_are_read_in_any_form() {
     assert_eq!(settings.request_id_headers, ["x-id", "b"]);
     assert_eq!(settings.extra_endpoints, ["/v1/a", "/b", "/c"]);
     let one_argument = ["router", "--prometheus-duration-buckets", "1  2\n3"].map(Into::into);
-    let buckets = parse(one_argument.into_iter()).expect("one argument").config.settings.duration_buckets;
+    let buckets =
+        parse(one_argument.into_iter(), &|_| None).expect("one argument").config.settings.duration_buckets;
     assert_eq!(buckets, [1.0, 2.0, 3.0]);
 }
 

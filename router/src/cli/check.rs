@@ -1,0 +1,110 @@
+//! `router check`: reads everything that a start reads, and prints what it comes to.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use toml::Value as Toml;
+
+use super::Parsed;
+use super::sections::{self, POLICY, SECTIONS, Shape, WORKER_TABLES};
+use super::source::Value;
+use crate::config::{Config, StaticWorker};
+
+/// Where the remark about its source stands, behind a line that is not too long.
+const COLUMN: usize = 48;
+
+/// Prints the configuration as a file that could be given to `--config`, the keys apart, with the source of each value.
+pub(super) fn main(arguments: Vec<std::ffi::OsString>) -> ExitCode {
+    let parsed = match super::parse_router_args(arguments.into_iter()) {
+        Ok(parsed) => parsed,
+        Err(stop) => return super::end(&stop),
+    };
+    for warning in &parsed.warnings {
+        eprintln!("router: warning: {warning}");
+    }
+    print!("{}", report(&parsed));
+    ExitCode::SUCCESS
+}
+
+/// The text of the report.
+pub(super) fn report(parsed: &Parsed) -> String {
+    let config = &parsed.config;
+    let mut out = String::new();
+    for (_, section) in SECTIONS {
+        let _ = writeln!(out, "[{section}]");
+        let own = |value: &&Value| value.section == *section && is_of_use(value, config);
+        for value in config.source.values.0.iter().filter(own) {
+            line(&mut out, &text(value, config), &value.source);
+        }
+        out.push('\n');
+    }
+    let tables = config.workers.len() - parsed.worker_places.len();
+    for (worker, place) in config.workers[tables..].iter().zip(&parsed.worker_places) {
+        line(&mut out, &format!("[[{WORKER_TABLES}]]"), &place.to_string());
+        table(&mut out, worker);
+        out.push('\n');
+    }
+    out.truncate(out.trim_end().len());
+    out + "\n"
+}
+
+/// Whether it is an option of the policy, if it is one of some policy.
+fn is_of_use(value: &Value, config: &Config) -> bool {
+    let own = || config.policy.row().options.iter().any(|spec| spec.key == value.id);
+    value.section != POLICY || value.id == POLICY || own()
+}
+
+fn line(out: &mut String, text: &str, source: &str) {
+    let _ = writeln!(out, "{text:COLUMN$}  # {source}");
+}
+
+/// `key = value`, or a remark where there is none or it must not be seen.
+fn text(value: &Value, config: &Config) -> String {
+    let Value { key, id, shape, .. } = value;
+    let option = config.policy.options().find(|(spec, _)| value.section == POLICY && spec.key == id);
+    let default = option.map(|(_, value)| vec![value.as_argument()]);
+    match value.texts.clone().or(default) {
+        Some(_) if sections::is_secret(id) => format!("# {key} = (set)"),
+        Some(texts) => format!("{key} = {}", literal(*shape, &texts)),
+        None => format!("# {key} is not set"),
+    }
+}
+
+fn literal(shape: Shape, texts: &[String]) -> String {
+    let quoted = |text: &str| Toml::String(text.to_owned()).to_string();
+    match (shape, texts) {
+        (Shape::Bool, [text]) => text.clone(),
+        (Shape::Number, [text]) => figure(text),
+        (Shape::Text, [text]) => quoted(text),
+        (_, texts) => {
+            let words = texts.iter().flat_map(|text| text.split_whitespace()).map(quoted);
+            format!("[{}]", words.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// A number as TOML has it: flags take more forms.
+fn figure(text: &str) -> String {
+    match (text.parse::<i128>(), text.parse::<f64>()) {
+        (Ok(whole), _) => whole.to_string(),
+        (_, Ok(number)) => format!("{number:?}"),
+        _ => Toml::String(text.to_owned()).to_string(),
+    }
+}
+
+fn table(out: &mut String, worker: &StaticWorker) {
+    let quoted = |text: &str| Toml::String(text.to_owned()).to_string();
+    let _ = writeln!(out, "url = {}", quoted(&worker.address.url));
+    if worker.api_key.is_some() {
+        out.push_str("# api_key = (set)\n");
+    }
+    if let Some(model) = &worker.model {
+        let _ = writeln!(out, "model_id = {}", quoted(model));
+    }
+    let _ = writeln!(out, "priority = {}\ncost = {:?}", worker.priority, worker.cost);
+    let _ = writeln!(out, "disable_health_check = {}", !worker.health_check);
+    if !worker.labels.is_empty() {
+        let labels = worker.labels.iter().map(|(key, value)| (key.clone(), Toml::String(value.clone())));
+        let _ = writeln!(out, "labels = {}", Toml::Table(labels.collect()));
+    }
+}

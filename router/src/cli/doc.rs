@@ -1,0 +1,202 @@
+//! `docs/CONFIG.md` is made of the flags and of the policy table. `UPDATE_CONFIG_DOC=1 cargo test -p router --lib doc`
+//! writes it anew, for review.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use clap::{Arg, Command};
+use router_core::POLICIES;
+
+use super::file::File;
+use super::given::ENVIRONMENT;
+use super::ignored::IGNORED;
+use super::policy::DEFAULT_POLICY;
+use super::sections::{self, POLICY, SECTIONS};
+use super::{absent, args};
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+Every setting is a flag, and every flag but `--config` is a key of a TOML file that is named with `--config FILE`. Where a
+setting comes from several places, the flag wins over the environment, and that over the file. `router check` takes the same
+flags as a start, tells what is wrong with them and with the file, and prints what they come to, each value with its source;
+`router policies` lists the policies.
+
+## The file
+
+```toml
+[traffic]
+port = 30000
+
+[policy]
+name = \"cache_aware\"
+cache_threshold = 0.5
+
+[security]
+api_key = \"…\"
+
+[[workers]]
+url = \"http://10.0.0.1:30000\"
+
+[[workers]]
+url = \"http://10.0.0.2:30000\"
+priority = 80
+labels = { zone = \"b\" }
+```
+
+A key is its flag's name with `_` for `-`. It stands in the section of its group, or above all sections; the policy's name
+and options stand only in `[policy]`. A value is what its flag takes: numbers and `true` or `false` without quotes, texts in
+quotes, and a list where a flag takes several values. A flag without a value is `true` or `false`. What is not known, not
+allowed or of no effect is an error with its line, and so is an option of another policy than the file names.
+
+Each `[[workers]]` is one worker. They come after those of `worker_urls` in the section `[fleet]`; `--worker-urls` on the
+command line takes the place of both.
+
+| key | default | |
+|---|---|---|
+| `url` | | `http://HOST:PORT`; has to be there |
+| `api_key` | `worker_api_key` | the key that this worker is sent |
+| `model_id` | the worker is asked | the model that it serves |
+| `priority` | 50 | a whole number from 0 to 4294967295, shown in `/workers` |
+| `cost` | 1.0 | a number of 0 or more, shown in `/workers` |
+| `worker_type` | `\"regular\"` | no other type is known |
+| `labels` | none | a table of texts, shown in `/workers` |
+| `disable_health_check` | `false` | treat it as healthy |
+";
+
+#[test]
+fn the_document_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/CONFIG.md");
+    let text = document();
+    if std::env::var_os("UPDATE_CONFIG_DOC").is_some() {
+        std::fs::write(&path, &text).expect("docs/CONFIG.md can be written");
+    }
+    let shipped = std::fs::read_to_string(&path).unwrap_or_default();
+    let first = shipped.lines().zip(text.lines()).find(|(old, new)| old != new);
+    assert!(
+        shipped == text,
+        "run this test once with UPDATE_CONFIG_DOC=1 and look at the difference, first in {first:?}"
+    );
+}
+
+#[test]
+fn the_example_of_the_document_is_a_file() {
+    let example = INTRODUCTION.split("```").nth(1).and_then(|block| block.strip_prefix("toml\n"));
+    let example = example.expect("an example").replace('…', "k");
+    let file = File::parse("example", &example, &args::command()).unwrap_or_else(|stop| panic!("{stop:?}"));
+    assert_eq!(file.workers.len(), 2);
+}
+
+#[test]
+fn every_flag_belongs_to_a_group() {
+    for arg in args::command().get_arguments() {
+        let id = arg.get_id().as_str();
+        let is_apart = id == "config" || IGNORED.iter().any(|row| row.id == id);
+        assert!(sections::section(arg).is_some() != is_apart, "{id}");
+    }
+}
+
+fn document() -> String {
+    let mut command = args::command();
+    command = command.disable_help_flag(true).disable_version_flag(true);
+    let mut out = INTRODUCTION.to_owned();
+    environment(&mut out);
+    for (heading, section) in SECTIONS {
+        let _ = write!(out, "\n## {heading}: `[{section}]`\n\n");
+        if *section == POLICY {
+            policies(&mut out);
+        } else {
+            flags(&mut out, &command, heading);
+        }
+    }
+    gateway(&mut out);
+    out
+}
+
+fn environment(out: &mut String) {
+    out.push_str("\n## Environment\n\n| variable | flag |\n|---|---|\n");
+    for (name, id) in ENVIRONMENT {
+        let _ = writeln!(out, "| `{name}` | `{}` |", sections::flag(id));
+    }
+    out.push_str(
+        "\n`RUST_LOG`, when it is set, is a filter of log lines that takes the place of `--log-level`.\n",
+    );
+}
+
+fn flags(out: &mut String, command: &Command, heading: &str) {
+    out.push_str("| flag | default | |\n|---|---|---|\n");
+    for arg in command.get_arguments().filter(|arg| arg.get_help_heading() == Some(heading)) {
+        let values: String =
+            arg.get_value_names().unwrap_or_default().iter().map(|name| format!(" {name}")).collect();
+        let values = if arg.get_action().takes_values() { values } else { String::new() };
+        let (help, default) = help_and_default(arg);
+        let _ = writeln!(out, "| `{}{values}` | {default} | {help} |", sections::flag(arg.get_id().as_str()));
+    }
+}
+
+/// The help may tell a default in words.
+fn help_and_default(arg: &Arg) -> (String, String) {
+    let help = arg.get_help().map(|help| help.to_string().replace('|', "\\|")).unwrap_or_default();
+    let words: Vec<_> = arg.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
+    let is_named = arg.get_action().takes_values() && words.len() > 2;
+    let choice = if is_named { format!(": {}", words.join(", ")) } else { String::new() };
+    if let Some((help, told)) = help.rsplit_once(" [default: ") {
+        return (format!("{help}{choice}"), told.trim_end_matches(']').to_owned());
+    }
+    let defaults: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    let default = if defaults.is_empty() || !arg.get_action().takes_values() {
+        "off".to_owned()
+    } else {
+        format!("`{}`", defaults.join(" "))
+    };
+    (help + &choice, default)
+}
+
+fn policies(out: &mut String) {
+    let _ = writeln!(
+        out,
+        "`--policy NAME`, in the file `name` in `[policy]`; `{DEFAULT_POLICY}` if there is none."
+    );
+    for row in POLICIES {
+        let _ = write!(out, "\n### `{}`\n\n{}\n", row.name, row.summary);
+        if !row.options.is_empty() {
+            out.push_str("\n| flag | default | |\n|---|---|---|\n");
+        }
+        for spec in row.options {
+            let (flag, default) = (sections::flag(spec.key), spec.default.as_argument());
+            let _ = writeln!(
+                out,
+                "| `{flag} VALUE` | `{default}` | {}; {} |",
+                super::policy::capitalised(spec.help),
+                spec.kind
+            );
+        }
+    }
+}
+
+fn gateway(out: &mut String) {
+    out.push_str(
+        "\n## Flags of the SGLang gateway\n\nThese are accepted on the command line, with a warning:\n\n",
+    );
+    out.push_str("| flags | what happens instead |\n|---|---|\n");
+    grouped(out, IGNORED.iter().map(|row| (sections::flag(row.id), row.instead)));
+    out.push_str(
+        "\nThese would change what the router does, and are refused:\n\n| flags | instead |\n|---|---|\n",
+    );
+    grouped(out, absent::all().map(|(name, remedy)| (format!("--{name}"), remedy)));
+}
+
+/// A line for neighbours of which the same is said.
+fn grouped(out: &mut String, rows: impl Iterator<Item = (String, &'static str)>) {
+    let mut lines: Vec<(Vec<String>, &str)> = Vec::new();
+    for (flag, said) in rows {
+        let flag = format!("`{flag}`");
+        match lines.last_mut().filter(|(_, last)| *last == said) {
+            Some((flags, _)) => flags.push(flag),
+            None => lines.push((vec![flag], said)),
+        }
+    }
+    for (flags, said) in lines {
+        let _ = writeln!(out, "| {} | {said} |", flags.join(", "));
+    }
+}

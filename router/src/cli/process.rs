@@ -1,0 +1,48 @@
+//! The process: its configuration file, its threads and its end.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::readers::{MAX_SECONDS, seconds, whole};
+use crate::config::Shutdown;
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Process")]
+pub(super) struct ProcessArgs {
+    /// TOML file with the same settings; a flag wins over the environment, and that over the file [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Seconds for which new requests are still served after SIGTERM or SIGINT, while /readiness says 503 already;
+    /// counted inside --shutdown-grace-period-secs
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds(0.0..=MAX_SECONDS as f64))]
+    shutdown_pause_secs: Duration,
+    /// Seconds after SIGTERM or SIGINT by which everything has ended
+    #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = whole(0..=MAX_SECONDS))]
+    shutdown_grace_period_secs: u64,
+    /// Seed of every random choice
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(0..=u64::MAX))]
+    pub(super) seed: u64,
+    /// Threads that move bytes [default: 2, or 1 on a single core]
+    #[arg(long, value_name = "N", value_parser = whole(1_u16..=256))]
+    threads: Option<u16>,
+    /// Exit when standard input closes
+    #[arg(long)]
+    pub(super) exit_with_stdin: bool,
+}
+
+/// Threads by default, where there are as many cores.
+const DEFAULT_THREADS: usize = 2;
+
+impl ProcessArgs {
+    pub(super) fn threads(&self) -> usize {
+        let default = || std::thread::available_parallelism().map_or(1, usize::from).min(DEFAULT_THREADS);
+        self.threads.map_or_else(default, usize::from)
+    }
+
+    pub(super) fn shutdown(&self) -> Shutdown {
+        let grace = Duration::from_secs(self.shutdown_grace_period_secs);
+        Shutdown { pause: self.shutdown_pause_secs.min(grace), grace }
+    }
+}

@@ -1,0 +1,79 @@
+//! What was said, and where: for `router check`, and to tell what a file that is read again has changed.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command};
+
+use super::given::Layer;
+use super::sections::{self, POLICY, Shape};
+
+/// The value of one flag.
+#[derive(PartialEq, Eq)]
+pub(super) struct Value {
+    pub(super) id: String,
+    pub(super) section: &'static str,
+    /// Its name within the section.
+    pub(super) key: String,
+    pub(super) shape: Shape,
+    /// As the flag takes them; `None`: nothing was said and there is no default.
+    pub(super) texts: Option<Vec<String>>,
+    /// For people: the flag, the variable, the line, or the default.
+    pub(super) source: String,
+}
+
+/// Every flag that a file could set, in the order of the help.
+#[derive(Default, PartialEq, Eq)]
+pub(super) struct Values(pub(super) Vec<Value>);
+
+/// Where a configuration comes from.
+#[derive(Default, PartialEq, Eq)]
+pub(crate) struct Source {
+    /// The command line, the name of the program first.
+    pub(crate) arguments: Vec<OsString>,
+    pub(super) values: Values,
+}
+
+impl Values {
+    pub(super) fn new(command: &Command, matches: &ArgMatches, layer: &Layer) -> Self {
+        let value = |arg: &clap::Arg| {
+            let id = arg.get_id().as_str();
+            let raw = matches.get_raw(id);
+            let texts = raw.map(|raw| raw.map(|text| text.to_string_lossy().into_owned()).collect());
+            let source = match (matches.value_source(id), layer.origin(id)) {
+                (Some(ValueSource::CommandLine), _) => sections::flag(id),
+                (_, Some(origin)) => origin.to_string(),
+                (_, None) => "default".to_owned(),
+            };
+            Some(Value {
+                section: sections::section(arg)?,
+                key: sections::key(arg).to_owned(),
+                shape: sections::shape(arg),
+                id: id.to_owned(),
+                texts,
+                source,
+            })
+        };
+        Self(command.get_arguments().filter_map(value).collect())
+    }
+}
+
+impl Source {
+    /// The flags with other values than in `other`; but for those of the workers and the policy, which can be changed while
+    /// the router runs.
+    #[cfg_attr(not(test), expect(dead_code, reason = "nothing is read again while the router runs yet"))]
+    pub(crate) fn fixed_differences(&self, other: &Self) -> Vec<String> {
+        let pairs = self.values.0.iter().zip(&other.values.0);
+        let is_fixed = |value: &Value| value.section != POLICY && value.id != "worker_urls";
+        let changed = pairs.filter(|(one, other)| is_fixed(one) && one.texts != other.texts);
+        changed.map(|(value, _)| sections::flag(&value.id)).collect()
+    }
+}
+
+// The values may be keys.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Source(…)")
+    }
+}

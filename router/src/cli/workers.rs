@@ -1,0 +1,101 @@
+//! The workers that are known from the start, and how workers come and go.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+
+use super::file_workers::FileWorker;
+use super::readers::{MAX_SECONDS, NS_PER_SECOND, number, seconds, whole, words};
+use super::stop::Stop;
+use crate::config::{StaticWorker, WarmUp};
+use crate::fleet::Terms;
+use crate::upstream::Address;
+
+const URLS: &str = "--worker-urls";
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Workers")]
+pub(super) struct WorkerArgs {
+    /// Base URLs of the workers, separated by blanks; a repeated flag adds [default: none]
+    #[arg(long, value_name = "URL", num_args = 0.., action = ArgAction::Append)]
+    worker_urls: Vec<String>,
+    /// Seconds that a worker may take until its first good probe; then it has failed
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = whole(1..=MAX_SECONDS))]
+    worker_startup_timeout_secs: u64,
+    /// Seconds that the running requests of a worker that is taken out may go on
+    #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = whole(0..=MAX_SECONDS))]
+    worker_drain_timeout_secs: u64,
+    /// Seconds for which a new or recovered worker is warmed up; 0: not at all
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = whole(0..=MAX_SECONDS))]
+    worker_warmup_secs: u64,
+    /// While it is warmed up, a worker is led to this times the prompt tokens that the others get on average
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = number(0.0..=f64::INFINITY))]
+    worker_warmup_share: f64,
+    /// Seconds between two load polls of a worker, under policies that use them
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds(0.01..=3600.0))]
+    load_poll_interval_secs: Duration,
+}
+
+/// What the flags mean.
+#[derive(Debug)]
+pub(super) struct Workers {
+    pub(super) workers: Vec<StaticWorker>,
+    pub(super) startup_timeout: Duration,
+    pub(super) drain_timeout: Duration,
+    pub(super) warm_up: Option<WarmUp>,
+    pub(super) load_poll_interval: Duration,
+}
+
+impl WorkerArgs {
+    /// # Errors
+    /// What is no URL of a worker, or one that is there already.
+    pub(super) fn resolve(self, file: Vec<FileWorker>, warnings: &mut Vec<String>) -> Result<Workers, Stop> {
+        let workers = workers(&self.worker_urls, file)?;
+        if workers.is_empty() {
+            let remedy = "every request is answered with 503 until there are some; see --worker-urls";
+            warnings.push(format!("no workers: {remedy}"));
+        }
+        let duration_ns = self.worker_warmup_secs * NS_PER_SECOND;
+        Ok(Workers {
+            workers,
+            startup_timeout: Duration::from_secs(self.worker_startup_timeout_secs),
+            drain_timeout: Duration::from_secs(self.worker_drain_timeout_secs),
+            warm_up: (duration_ns > 0).then_some(WarmUp { duration_ns, share: self.worker_warmup_share }),
+            load_poll_interval: self.load_poll_interval_secs,
+        })
+    }
+}
+
+/// Those of the flag and those of the file's tables, in this order.
+fn workers(given: &[String], file: Vec<FileWorker>) -> Result<Vec<StaticWorker>, Stop> {
+    let mut workers: Vec<StaticWorker> = Vec::new();
+    for url in words(given) {
+        let address = Address::parse(url).map_err(|error| Stop::wrong(URLS, error))?;
+        if workers.iter().any(|known| known.address.is_same_worker(&address)) {
+            return Err(Stop::wrong(URLS, format!("`{url}` is given twice")));
+        }
+        workers.push(plain(address));
+    }
+    for FileWorker { worker, place } in file {
+        if workers.iter().any(|known| known.address.is_same_worker(&worker.address)) {
+            let url = &worker.address.url;
+            return Err(Stop::wrong(URLS, format!("`{url}` is given here and at {place}")));
+        }
+        workers.push(worker);
+    }
+    Ok(workers)
+}
+
+/// A worker of which nothing is known but where it is.
+pub(super) fn plain(address: Address) -> StaticWorker {
+    StaticWorker {
+        address,
+        api_key: None,
+        model: None,
+        priority: Terms::PRIORITY,
+        cost: Terms::COST,
+        labels: BTreeMap::new(),
+        health_check: true,
+    }
+}

@@ -1,0 +1,210 @@
+//! Every flag of SGLang's gateway (`python -m sglang_router.launch_router`, sglang_router 0.3.2) is taken, or refused by
+//! its name.
+
+use super::checked;
+use crate::common::Router;
+
+/// Flags that do what they say, with a value that the gateway takes.
+const TAKEN: &[(&str, &str)] = &[
+    ("host", "127.0.0.1"),
+    ("port", "30000"),
+    ("worker-urls", "http://127.0.0.1:1"),
+    ("policy", "manual"),
+    ("cache-threshold", "0.3"),
+    ("balance-abs-threshold", "64"),
+    ("balance-rel-threshold", "1.5"),
+    ("bucket-adjust-interval-secs", "5"),
+    ("max-tree-size", "67108864"),
+    ("max-idle-secs", "14400"),
+    ("assignment-mode", "min_load"),
+    ("max-payload-size", "536870912"),
+    ("worker-startup-timeout-secs", "1800"),
+    ("log-dir", "/tmp"),
+    ("log-level", "debug"),
+    ("prometheus-port", "29000"),
+    ("prometheus-host", "0.0.0.0"),
+    ("prometheus-duration-buckets", "1"),
+    ("request-id-headers", "x-id"),
+    ("request-timeout-secs", "1800"),
+    ("shutdown-grace-period-secs", "180"),
+    ("cors-allowed-origins", "https://a.example"),
+    ("max-concurrent-requests", "-1"),
+    ("queue-size", "100"),
+    ("queue-timeout-secs", "60"),
+    ("rate-limit-tokens-per-second", "0"),
+    ("retry-max-retries", "5"),
+    ("retry-initial-backoff-ms", "50"),
+    ("retry-max-backoff-ms", "30000"),
+    ("retry-backoff-multiplier", "1.5"),
+    ("retry-jitter-factor", "0.2"),
+    ("disable-retries", ""),
+    ("cb-failure-threshold", "10"),
+    ("cb-success-threshold", "3"),
+    ("cb-timeout-duration-secs", "60"),
+    ("disable-circuit-breaker", ""),
+    ("health-failure-threshold", "3"),
+    ("health-success-threshold", "2"),
+    ("health-check-timeout-secs", "5"),
+    ("health-check-interval-secs", "60"),
+    ("health-check-endpoint", "/health"),
+    ("disable-health-check", ""),
+    ("backend", "sglang"),
+    ("ca-cert-paths", "ca.pem"),
+    ("api-key", "k"),
+    ("control-plane-api-keys", "id:name:admin:key"),
+    ("control-plane-audit-enabled", ""),
+    // Of the gateway's Rust binary.
+    ("prefix-token-count", "256"),
+    ("prefix-hash-load-factor", "1.25"),
+];
+
+/// Of no use alone.
+const PAIRS: &[[&str; 2]] =
+    &[["--client-cert-path", "--client-key-path"], ["--tls-cert-path", "--tls-key-path"]];
+
+/// Flags that are taken and change nothing, with a value that the gateway takes.
+pub(crate) const WITHOUT_EFFECT: &[(&str, &str)] = &[
+    ("backend", "sglang"),
+    ("cb-window-duration-secs", "120"),
+    ("worker-startup-check-interval", "30"),
+    ("eviction-interval-secs", "60"),
+    ("eviction-interval", "120"),
+    ("enable-igw", ""),
+    ("model-path", "m"),
+    ("tokenizer-path", "t"),
+    ("chat-template", "c"),
+    ("tokenizer-cache-enable-l0", ""),
+    ("tokenizer-cache-l0-max-entries", "10000"),
+    ("tokenizer-cache-enable-l1", ""),
+    ("tokenizer-cache-l1-max-memory", "52428800"),
+    ("reasoning-parser", "qwen3"),
+    ("tool-call-parser", "kimik2"),
+    ("mcp-config-path", "mcp.yaml"),
+    ("history-backend", "none"),
+    ("oracle-wallet-path", "w"),
+    ("oracle-tns-alias", "a"),
+    ("oracle-connect-descriptor", "d"),
+    ("oracle-dsn", "d"),
+    ("oracle-username", "u"),
+    ("oracle-user", "u"),
+    ("oracle-password", "sk-of-a-store"),
+    ("oracle-pool-min", "1"),
+    ("oracle-pool-max", "16"),
+    ("oracle-pool-timeout-secs", "30"),
+    ("postgres-db-url", "postgres://u:sk-of-a-store@h/d"),
+    ("postgres-pool-max", "16"),
+    ("postgres-pool-max-size", "16"),
+    ("redis-url", "redis://h"),
+    ("redis-pool-max", "16"),
+    ("redis-pool-max-size", "16"),
+    ("redis-retention-days", "-1"),
+    ("disable-audit-logging", ""),
+];
+
+/// Flags that would change what the router does.
+const REFUSED: &[(&str, &str)] = &[
+    ("prefill-policy", "bucket"),
+    ("decode-policy", "random"),
+    ("dp-aware", ""),
+    ("mini-lb", ""),
+    ("pd-disaggregation", ""),
+    ("prefill", "http://a:1"),
+    ("decode", "http://a:1"),
+    ("service-discovery", ""),
+    ("selector", "a=b"),
+    ("service-discovery-port", "80"),
+    ("service-discovery-namespace", "n"),
+    ("prefill-selector", "a=b"),
+    ("decode-selector", "a=b"),
+    ("enable-trace", ""),
+    ("otlp-traces-endpoint", "localhost:4317"),
+    ("jwt-issuer", "i"),
+    ("jwt-audience", "a"),
+    ("jwt-jwks-uri", "https://a"),
+    ("jwt-role-mapping", "a=admin"),
+    ("jwt-role-claim", "roles"),
+    ("enable-wasm", ""),
+    ("enable-mesh", ""),
+    ("mesh-server-name", "n"),
+    ("mesh-host", "0.0.0.0"),
+    ("mesh-port", "39527"),
+    ("mesh-peer-urls", "a:1"),
+];
+
+/// A flag with its value, if it takes one.
+fn typed(name: &str, value: &str) -> Vec<String> {
+    let flag = format!("--{name}");
+    if value.is_empty() { vec![flag] } else { vec![flag, value.to_owned()] }
+}
+
+fn all(rows: &[(&str, &str)]) -> Vec<String> {
+    rows.iter().flat_map(|(name, value)| typed(name, value)).collect()
+}
+
+fn check(args: &[String], code: i32) -> String {
+    checked(&args.iter().map(String::as_str).collect::<Vec<_>>(), code)
+}
+
+#[test]
+fn every_flag_that_does_something_is_taken_alone_and_with_all_others() {
+    for (name, value) in TAKEN {
+        check(&typed(name, value), 0);
+    }
+    let pairs = PAIRS.concat().into_iter().flat_map(|flag| [flag.to_owned(), "file.pem".to_owned()]);
+    check(&all(TAKEN).into_iter().chain(pairs).collect::<Vec<_>>(), 0);
+}
+
+#[test]
+fn every_flag_without_effect_is_taken_and_said_to_have_none() {
+    for (name, value) in WITHOUT_EFFECT {
+        let said = check(&typed(name, value), 0);
+        let warning = format!("router: warning: --{name} has no effect: ");
+        assert_eq!(said.contains(&warning), *name != "backend", "{name}: {said}");
+        assert!(!said.contains("sk-"), "{name}: {said}");
+    }
+    let said = check(&all(WITHOUT_EFFECT), 0);
+    assert_eq!(said.matches(" has no effect: ").count(), WITHOUT_EFFECT.len() - 1, "{said}");
+    assert!(!checked(&[], 0).contains("no effect"));
+}
+
+#[test]
+fn a_flag_without_effect_takes_what_the_gateway_takes() {
+    for (name, value, allowed) in [
+        ("backend", "openai", "SGLang servers"),
+        ("history-backend", "oracle", "kept by the workers"),
+        ("tool-call-parser", "python", "pythonic"),
+        ("cb-window-duration-secs", "0", "a whole number from 1"),
+        ("redis-retention-days", "-2", "a whole number from -1"),
+        ("enable-igw", "true", "true"),
+    ] {
+        let said = check(&typed(name, value), 2);
+        assert!(said.contains(allowed) && said.lines().count() == 1, "{name}: {said}");
+    }
+}
+
+#[test]
+fn every_other_flag_is_refused_by_its_name_with_a_remedy() {
+    for (name, value) in REFUSED {
+        let said = check(&typed(name, value), 2);
+        let begin = format!("router: --{name}: the SGLang gateway has this option and this router has not: ");
+        assert!(said.starts_with(&begin) && said.lines().count() == 1, "{name}: {said}");
+    }
+    for line in [
+        "--pd-disaggregation --prefill http://a:1 9000 --decode http://b:1 --policy cache_aware",
+        "--worker-urls http://a:1 --prefill http://a:1 none --prefill http://b:1",
+        "--policy random --prefill-policy bucket --decode-policy power_of_two",
+        "--mini-lb --pd-disaggregation --policy random",
+    ] {
+        let said = checked(&line.split(' ').collect::<Vec<_>>(), 2);
+        assert!(said.contains("prefill and decode workers are not told apart here"), "{line}: {said}");
+    }
+}
+
+#[test]
+fn a_start_warns_of_what_has_no_effect() {
+    let (mut router, log) = Router::start_logged(&[], &["--model-path", "m", "--policy", "random"]);
+    router.close_stdin();
+    router.wait();
+    let lines = log.into_lines().join("");
+    assert!(lines.contains("WARN") && lines.contains("--model-path has no effect: the workers"), "{lines}");
+}

@@ -1,0 +1,23 @@
+//! The configuration from outside: the gateway's flags, files, and the subcommands about them.
+
+mod check;
+mod gateway;
+
+pub(crate) use gateway::WITHOUT_EFFECT;
+
+use std::process::Output;
+
+use crate::common::process::run_to_end;
+
+/// What the router says on standard error, of a command that ends with this code, without a panic.
+fn said(output: &Output, code: i32, of: &dyn std::fmt::Debug) -> String {
+    let said = String::from_utf8(output.stderr.clone()).expect("text");
+    assert_eq!(output.status.code(), Some(code), "{of:?}: {said}");
+    assert!(!said.contains("panicked"), "{of:?}: {said}");
+    said
+}
+
+/// What `router check` says of these flags.
+fn checked(args: &[&str], code: i32) -> String {
+    said(&run_to_end(&[&["check"], args].concat()), code, &args)
+}
