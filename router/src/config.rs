@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
-use router_core::{AdmissionConfig, BreakerConfig, PolicyConfig, RetryConfig};
+use router_core::{AdmissionConfig, BreakerConfig, PolicyConfig, RetryConfig, WarmUp};
 
 use crate::api_key::ApiKey;
 use crate::cli::Source;
 use crate::upstream::Address;
 
 /// The resolved configuration.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Config {
     /// What was said, and where.
     pub(crate) source: Source,
@@ -163,14 +163,6 @@ pub(crate) enum AdminRole {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Cors {
     pub(crate) origins: Vec<String>,
-}
-
-/// How a new worker is given requests at first.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct WarmUp {
-    pub(crate) duration_ns: u64,
-    /// Of the mean of the others' prompt tokens; 0 or more.
-    pub(crate) share: f64,
 }
 
 impl Settings {

@@ -18,6 +18,7 @@ mod limits;
 mod log;
 mod metrics;
 mod proxy;
+mod reload;
 mod request_id;
 mod server;
 mod service;

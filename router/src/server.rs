@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 
 use crate::client::{ClientIo, Ending, Turn, left};
 use crate::config::Config;
+use crate::reload;
 use crate::service;
 use crate::shared::Shared;
 use crate::stop::{self, Stop};
@@ -121,6 +122,7 @@ pub(crate) fn run(config: &Config) -> Result<(), ServeError> {
     }
     runtime.block_on(async {
         tasks::start(&shared);
+        reload::start(&shared, config.clone())?;
         let metrics = serve(metrics, Arc::clone(&context), Surface::Metrics, stop.clone(), Duration::ZERO);
         let metrics = tokio::spawn(metrics);
         serve(traffic, context, Surface::Traffic, stop, config.shutdown.grace).await?;

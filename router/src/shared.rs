@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use router_core::ids::WorkerId;
-use router_core::{PolicyError, RetryBudget, Router, RouterConfig};
+use router_core::{Assignment, PolicyConfig, PolicyError, RetryBudget, Router, RouterConfig};
 use tokio::runtime::Handle;
 
-use crate::api_key::ApiKey;
 use crate::clock::{Clock, nanoseconds};
 use crate::config::{Config, HealthConfig, Settings};
 use crate::fleet::{self, Belief, Books, Member, Newcomers, Terms};
@@ -66,6 +65,7 @@ impl Shared {
         let router = Router::new(RouterConfig {
             load_poll_interval_ns: nanoseconds(config.load_poll_interval),
             breaker: config.breaker,
+            warm_up: config.settings.warm_up,
             ..RouterConfig::new(config.policy.clone(), config.seed)
         })?;
         let settings = config.settings.clone();
@@ -95,15 +95,7 @@ impl Shared {
             metrics,
         });
         for worker in &config.workers {
-            let key = worker.api_key.as_ref().or(shared.settings.worker_key.as_ref());
-            let terms = Terms {
-                authorization: key.map(ApiKey::credential),
-                model: worker.model.clone(),
-                priority: worker.priority,
-                cost: worker.cost,
-                labels: worker.labels.clone(),
-                health_check: worker.health_check,
-            };
+            let terms = Terms::of(worker, shared.settings.worker_key.as_ref());
             fleet::register(&shared, &worker.address, terms);
         }
         Ok(shared)
@@ -127,6 +119,25 @@ impl Shared {
     pub(crate) fn forget_cache(&self, worker: WorkerId) {
         self.belief.forget(worker);
         self.books.lock().router.cache_lost(self.clock.now_ns(), worker);
+    }
+
+    /// Answers show how much of a prompt was in a worker's cache; where that is far less than was believed, again and
+    /// again, the cache is not believed in any more.
+    pub(crate) fn told_cached(&self, member: &Member, assignment: &Assignment, cached_tokens: u64) {
+        let lost = self.books.lock().router.told_cached(self.clock.now_ns(), assignment, cached_tokens);
+        if lost {
+            tracing::warn!(worker = %member.address.url, "its cache holds nothing of what was sent there; taken for empty");
+            self.belief.forget(assignment.worker);
+        }
+    }
+
+    /// Goes on with another policy. What is under way goes on.
+    pub(crate) fn set_policy(&self, policy: PolicyConfig) {
+        let row = policy.row();
+        let mut books = self.books.lock();
+        let signals = books.router.set_policy(self.clock.now_ns(), policy);
+        self.belief.want(signals);
+        self.metrics.set_policy(row);
     }
 
     /// The text of `/metrics` now.

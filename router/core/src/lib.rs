@@ -6,6 +6,7 @@
 //!
 //! The order of calls for one request: [`index::PrefixIndex::lookup`] outside the lock, [`Router::assign`] under it, then
 //! the credit to the index, then [`Router::first_token`], [`Router::progress`] and, whatever happened, [`Router::finish`].
+//! What the answer says of its cached tokens goes to [`Router::told_cached`].
 
 // A `for` over a hash map calls a method of a trait, which `clippy.toml` cannot name.
 #![warn(clippy::iter_over_hash_type)]

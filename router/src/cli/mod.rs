@@ -40,6 +40,7 @@ use tracing_subscriber::EnvFilter;
 
 pub(crate) use self::args::Parsed;
 use self::observe::LogLevel;
+pub(crate) use self::reload::reload;
 pub(crate) use self::source::Source;
 pub(crate) use self::stop::Stop;
 use crate::config::Config;

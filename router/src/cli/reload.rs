@@ -8,7 +8,6 @@ use crate::config::Config;
 
 /// What the same command line comes to now.
 #[derive(Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "nothing asks for it while the router runs yet"))]
 pub(crate) struct Reloaded {
     pub(crate) config: Config,
     /// To be logged.
@@ -20,7 +19,6 @@ pub(crate) struct Reloaded {
 ///
 /// # Errors
 /// One line that says what a start would have said.
-#[cfg_attr(not(test), expect(dead_code, reason = "nothing asks for it while the router runs yet"))]
 pub(crate) fn reload(arguments: &[OsString]) -> Result<Reloaded, String> {
     reload_with(arguments, &|name| std::env::var_os(name))
 }

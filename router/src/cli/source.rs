@@ -10,7 +10,7 @@ use super::given::Layer;
 use super::sections::{self, POLICY, Shape};
 
 /// The value of one flag.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Value {
     pub(super) id: String,
     pub(super) section: &'static str,
@@ -24,15 +24,28 @@ pub(super) struct Value {
 }
 
 /// Every flag that a file could set, in the order of the help.
-#[derive(Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Values(pub(super) Vec<Value>);
 
 /// Where a configuration comes from.
-#[derive(Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Source {
     /// The command line, the name of the program first.
     pub(crate) arguments: Vec<OsString>,
     pub(super) values: Values,
+}
+
+impl Source {
+    /// The flags of which another one says something else, in the order of the help; without those of workers and policy.
+    pub(crate) fn changes(&self, other: &Self) -> Vec<String> {
+        let said = |values: &Values, id: &str| {
+            values.0.iter().find(|value| value.id == id).map(|value| value.texts.clone())
+        };
+        let is_elsewhere = |value: &&Value| value.section != POLICY && value.id != "worker_urls";
+        let values = other.values.0.iter().filter(is_elsewhere);
+        let changed = values.filter(|value| said(&self.values, &value.id) != Some(value.texts.clone()));
+        changed.map(|value| sections::flag(&value.id)).collect()
+    }
 }
 
 impl Values {

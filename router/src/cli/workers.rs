@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
+use router_core::WarmUp;
 
 use super::file_workers::FileWorker;
 use super::readers::{MAX_SECONDS, NS_PER_SECOND, number, seconds, whole, words};
 use super::stop::Stop;
-use crate::config::{StaticWorker, WarmUp};
+use crate::config::StaticWorker;
 use crate::fleet::Terms;
 use crate::upstream::Address;
 

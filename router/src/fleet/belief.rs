@@ -27,7 +27,7 @@ impl Belief {
     /// Another policy rules.
     pub(crate) fn want(&self, signals: Signals) {
         if let Some(limits) = signals.prefix_index {
-            self.index.write().get_or_insert_with(|| PrefixIndex::new(limits));
+            self.index.write().get_or_insert_with(|| PrefixIndex::new(limits)).set_limits(limits);
         }
         self.wanted.store(signals.prefix_index.is_some(), Ordering::Release);
     }

@@ -13,6 +13,8 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::Identity;
+use crate::api_key::ApiKey;
+use crate::config::StaticWorker;
 use crate::metrics::WorkerMetrics;
 use crate::upstream::{Address, IdleConnections};
 
@@ -164,6 +166,18 @@ impl Terms {
     /// The gateway's defaults for what is not said.
     pub(crate) const PRIORITY: u32 = 50;
     pub(crate) const COST: f64 = 1.0;
+
+    /// What the configuration says; `key` is that of workers without one of their own.
+    pub(crate) fn of(worker: &StaticWorker, key: Option<&ApiKey>) -> Self {
+        Self {
+            authorization: worker.api_key.as_ref().or(key).map(ApiKey::credential),
+            model: worker.model.clone(),
+            priority: worker.priority,
+            cost: worker.cost,
+            labels: worker.labels.clone(),
+            health_check: worker.health_check,
+        }
+    }
 }
 
 impl Default for Terms {

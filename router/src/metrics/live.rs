@@ -28,6 +28,12 @@ pub(crate) struct WorkerRow {
     pub(crate) role: &'static str,
     pub(crate) model: Option<String>,
     pub(crate) healthy: bool,
+    /// The word for how far it has come.
+    pub(crate) state: &'static str,
+    /// It is given more than its policy would give it.
+    pub(crate) warming_up: bool,
+    /// How many requests it got in this way.
+    pub(crate) diverted: u64,
     /// In flight.
     pub(crate) requests: u64,
     pub(crate) tokens: u64,
@@ -63,6 +69,9 @@ impl Live {
             role: row.worker.role.label(),
             model: row.worker.model.clone(),
             healthy: row.worker.healthy,
+            state: member.stage().label(),
+            warming_up: row.warming,
+            diverted: row.diverted,
             requests: row.load.requests,
             tokens: row.load.tokens,
             queued_prefill_tokens: row.load.queued_prefill_tokens,

@@ -52,7 +52,10 @@ const FAMILIES: &[(&str, &str)] = &[
     ("smg_worker_retries_exhausted", "counter"),
     ("smg_worker_retry_backoff_seconds", "histogram"),
     ("smg_worker_selection", "counter"),
+    ("smg_worker_state", "gauge"),
     ("smg_worker_tokens_active", "gauge"),
+    ("smg_worker_warm_up_requests", "counter"),
+    ("smg_worker_warming_up", "gauge"),
 ];
 
 /// The counters of a router and of its two workers.

@@ -302,6 +302,7 @@ impl Facts {
             && cached <= prompt
         {
             let predicted = tried.assignment.predicted_cached_tokens.unwrap_or(0);
+            self.shared.told_cached(&tried.member, &tried.assignment, cached);
             self.shared.metrics.cache.told(predicted, cached, prompt);
         }
     }

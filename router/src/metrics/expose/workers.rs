@@ -21,7 +21,7 @@ impl Scrape {
         for ((role, model), count) in pools {
             sizes.value(&[("worker_type", role), MODE, ("model", model)], count)?;
         }
-        let gauges: [Gauge; 4] = [
+        let gauges: [Gauge; 5] = [
             ("smg_worker_requests_active", "Requests in flight", |worker| worker.requests),
             ("smg_worker_tokens_active", "Tokens in flight", |worker| worker.tokens),
             (
@@ -30,11 +30,21 @@ impl Scrape {
                 |worker| worker.queued_prefill_tokens,
             ),
             ("smg_worker_health", "1 healthy, 0 not", |worker| u64::from(worker.healthy)),
+            ("smg_worker_warming_up", "1 while a cold cache is warmed up, 0 otherwise", |worker| {
+                u64::from(worker.warming_up)
+            }),
         ];
         for (name, help, value) in gauges {
             let mut family = page.gauge(name, help)?;
             self.each_worker(|worker, _| family.value(&[("worker", &worker.url)], value(worker)))?;
         }
+        let mut states = page.gauge("smg_worker_state", "1 for the state that the worker is in")?;
+        self.each_worker(|worker, _| {
+            states.value(&[("worker", &*worker.url), ("state", worker.state)], 1_u64)
+        })?;
+        let mut diverted =
+            page.counter("smg_worker_warm_up_requests", "Requests that went to a worker to warm it up")?;
+        self.each_worker(|worker, _| diverted.count(&[("worker", &worker.url)], worker.diverted))?;
         let mut checks = page.counter("smg_worker_health_checks", "Health probes")?;
         self.each_worker(|worker, counts| {
             for (result, good) in [("success", true), ("failure", false)] {
