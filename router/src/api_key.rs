@@ -1,8 +1,12 @@
-//! The key that clients must show, when the operator has set one.
+//! The keys that clients and operators must show, where there are any.
+
+mod operators;
 
 use std::fmt;
 
 use http::{HeaderMap, HeaderValue, header};
+
+pub(crate) use operators::{AdminKeys, AdminRole};
 
 /// A secret: its text leaves this module in no other way than by comparison.
 #[derive(Clone, PartialEq, Eq)]
@@ -25,8 +29,7 @@ impl ApiKey {
 
     /// Whether the request shows this key: `Authorization: Bearer KEY`.
     pub(crate) fn admits(&self, headers: &HeaderMap) -> bool {
-        let shown = headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
-        shown.is_some_and(|shown| same(shown, self.0.as_bytes()))
+        shown(headers).is_some_and(|shown| same(shown, self.0.as_bytes()))
     }
 }
 
@@ -34,6 +37,11 @@ impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ApiKey(…)")
     }
+}
+
+/// The key that a request shows.
+fn shown(headers: &HeaderMap) -> Option<&[u8]> {
+    headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()))
 }
 
 /// The token of a `Bearer` credential; the scheme's case does not matter (RFC 9110, section 11.1).

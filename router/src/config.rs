@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName};
 use router_core::{AdmissionConfig, BreakerConfig, PolicyConfig, RetryConfig, WarmUp};
 
-use crate::api_key::ApiKey;
+use crate::api_key::{AdminKeys, ApiKey};
 use crate::cli::Source;
 use crate::upstream::Address;
 
@@ -135,28 +135,6 @@ pub(crate) struct Settings {
     pub(crate) warm_up: Option<WarmUp>,
     /// How long the running requests of a worker that is taken out may go on.
     pub(crate) drain_timeout: Duration,
-}
-
-/// The keys of operators.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct AdminKeys(pub(crate) Vec<AdminKey>);
-
-/// One operator. `id`s are not given twice.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AdminKey {
-    pub(crate) id: String,
-    pub(crate) name: String,
-    pub(crate) role: AdminRole,
-    pub(crate) key: ApiKey,
-}
-
-/// What an operator may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AdminRole {
-    /// Change things.
-    Admin,
-    /// Look at them.
-    User,
 }
 
 /// The origins whose pages may read answers, as they are written in `Origin`; `*`: any.

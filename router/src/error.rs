@@ -33,6 +33,12 @@ pub(crate) enum Refusal {
     RequestTimeout,
     /// The client did not show `--api-key`.
     Unauthorized,
+    /// The operator's key does not go so far.
+    Forbidden,
+    /// No worker answered a question that any of them could.
+    NoWorkerAnswered,
+    /// Some of the workers cannot generate.
+    WorkersUnwell,
     /// The router was started without workers.
     NoWorkers { retry_after_secs: u64 },
     /// None of the workers is healthy; one may be in so many seconds.
@@ -76,11 +82,14 @@ impl Refusal {
             Self::UnsupportedCoding => StatusCode::NOT_IMPLEMENTED,
             Self::RequestTimeout | Self::QueueTimeout { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::Forbidden => StatusCode::FORBIDDEN,
             Self::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::NoWorkers { .. }
             | Self::NoneHealthy { .. }
             | Self::BreakersOpen { .. }
-            | Self::TargetUnavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            | Self::TargetUnavailable { .. }
+            | Self::NoWorkerAnswered
+            | Self::WorkersUnwell => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectFailed | Self::UpstreamBroken | Self::UpstreamInvalid => StatusCode::BAD_GATEWAY,
             Self::ConnectTimeout | Self::FirstByteTimeout | Self::UpstreamTimeout => {
                 StatusCode::GATEWAY_TIMEOUT
@@ -98,6 +107,9 @@ impl Refusal {
             Self::UnsupportedCoding => "unsupported_transfer_coding",
             Self::RequestTimeout => "request_timeout",
             Self::Unauthorized => "invalid_api_key",
+            Self::Forbidden => "insufficient_role",
+            Self::NoWorkerAnswered => "no_worker_response",
+            Self::WorkersUnwell => "workers_unwell",
             Self::NoWorkers { .. } => "no_workers",
             Self::NoneHealthy { .. } => "no_available_workers",
             Self::BreakersOpen { .. } => "circuit_breakers_open",
@@ -142,6 +154,17 @@ impl Refusal {
             }
             Self::RequestTimeout => "The request body did not come in time.",
             Self::Unauthorized => "The API key is missing or wrong. Send it as `Authorization: Bearer KEY`.",
+            Self::Forbidden => {
+                "This key may look, but not change anything. Use one whose role is admin, as --control-plane-api-keys \
+                 gives it."
+            }
+            Self::NoWorkerAnswered => {
+                "None of the router's workers answered this question. Try again; the router's operator finds the \
+                 reasons in its log."
+            }
+            Self::WorkersUnwell => {
+                "Not every healthy worker generated a token; `failed` names those that did not."
+            }
             Self::NoWorkers { .. } => {
                 "The router has no workers. Its operator must name some with --worker-urls."
             }
@@ -190,13 +213,22 @@ impl Refusal {
     }
 
     pub(crate) fn answer(self) -> Answer {
-        (self.response(), Some(self))
+        (self.response(self.body()), Some(self))
     }
 
-    fn response(self) -> Response<Body> {
+    /// The same with one more member beside `error`.
+    pub(crate) fn answer_with(self, name: &str, value: serde_json::Value) -> Answer {
+        let mut body = self.body();
+        body[name] = value;
+        (self.response(body), Some(self))
+    }
+
+    fn body(self) -> serde_json::Value {
+        serde_json::json!({"error": {"message": self.message(), "type": self.kind(), "code": self.code()}})
+    }
+
+    fn response(self, body: serde_json::Value) -> Response<Body> {
         let code = self.code();
-        let body =
-            serde_json::json!({"error": {"message": self.message(), "type": self.kind(), "code": code}});
         let mut response = Response::new(Body::own(Bytes::from(body.to_string())));
         *response.status_mut() = self.status();
         let headers = response.headers_mut();
@@ -220,6 +252,7 @@ impl Refusal {
             }
             // What is left of the body is not read, so the connection cannot serve another request.
             Self::Unauthorized
+            | Self::Forbidden
             | Self::PayloadTooLarge
             | Self::BadBody
             | Self::UnsupportedCoding

@@ -4,7 +4,6 @@
 //! about load; what it learns from answers it reports to the core.
 
 mod access_log;
-mod admin;
 mod api_key;
 mod body;
 pub mod cli;
@@ -17,6 +16,7 @@ mod gate;
 mod limits;
 mod log;
 mod metrics;
+mod operator;
 mod proxy;
 mod reload;
 mod request_id;

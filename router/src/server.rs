@@ -59,10 +59,12 @@ pub(crate) enum ServeError {
 }
 
 /// What a listener is for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Surface {
     /// Clients and operators.
     Traffic,
+    /// Operators, where they have a listener of their own.
+    Admin,
     /// Prometheus.
     Metrics,
 }
@@ -71,6 +73,7 @@ pub(crate) enum Surface {
 fn remedy(error: &std::io::Error, surface: Surface) -> String {
     let (host, port) = match surface {
         Surface::Traffic => ("--host", "--port"),
+        Surface::Admin => ("--admin-host", "--admin-port"),
         Surface::Metrics => ("--prometheus-host", "--prometheus-port"),
     };
     match error.kind() {
@@ -83,6 +86,8 @@ fn remedy(error: &std::io::Error, surface: Surface) -> String {
 pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
     pub(crate) pool: Arc<Pool>,
+    /// Whether operators have a listener of their own.
+    pub(crate) admin_apart: bool,
 }
 
 impl Context {
@@ -90,6 +95,7 @@ impl Context {
         Arc::new(Self {
             shared: Arc::clone(shared),
             pool: Arc::new(Pool::new(thread, config.settings.timeouts.connect)),
+            admin_apart: config.admin_listen.is_some(),
         })
     }
 }

@@ -1,54 +1,27 @@
 //! Which code answers which path.
 
+mod table;
+
 use std::sync::Arc;
 
-use http::{HeaderValue, Method, Request, Response};
+use http::{HeaderValue, Method, Request};
 use hyper::body::Incoming;
 
-use crate::admin;
-use crate::body::Body;
 use crate::client::Turn;
 use crate::error::{Answer, Refusal};
-use crate::fleet;
+use crate::operator::{self, Asked, Call};
 use crate::proxy;
 use crate::request_id::{self, REQUEST_ID};
 use crate::server::{Context, Surface};
+use table::ROUTES;
 
-/// A route of the router's own, for GET and HEAD.
-struct Route {
-    /// Also the value of the metric label.
-    path: &'static str,
-    /// Whether it shows what only those may see who hold the key, where there is one.
-    guarded: bool,
-    answer: fn(&Context) -> Response<Body>,
-}
-
-/// What is served beside the proxied endpoints. A new route is a new row.
-const OWN_ROUTES: &[Route] = &[
-    Route { path: "/health", guarded: false, answer: |_| admin::alive() },
-    Route { path: "/liveness", guarded: false, answer: |_| admin::alive() },
-    Route { path: "/readiness", guarded: false, answer: |context| admin::readiness(&context.shared) },
-];
-
-/// Where the fleet is managed.
-const WORKERS: &str = "/workers";
-
-/// What a path of the traffic listener stands for.
+/// What a path stands for on a listener.
 #[derive(Clone, Copy)]
 enum Target {
     /// This place of the endpoint table.
     Endpoint(usize),
-    /// A request under way somewhere, to be ended.
-    Abort,
-    /// A response that one of the workers holds.
-    Held,
-    /// The same, to be ended.
-    Cancel,
-    Own(&'static Route),
-    /// The fleet, or one of it, with these methods.
-    Workers {
-        allowed: &'static str,
-    },
+    /// This place of the routes.
+    Route(usize),
     Nothing,
 }
 
@@ -61,20 +34,26 @@ pub(crate) async fn respond(
 ) -> Answer {
     turn.begin();
     let answer = match surface {
-        Surface::Traffic => traffic(context, turn, request).await,
+        Surface::Traffic | Surface::Admin => serve(context, turn, surface, request).await,
         Surface::Metrics => metrics(context, &request),
     };
     turn.answered();
     answer
 }
 
-async fn traffic(context: &Arc<Context>, turn: &Arc<Turn>, request: Request<Incoming>) -> Answer {
-    let target = target(request.uri().path(), &context.shared.settings.extra_endpoints);
+async fn serve(
+    context: &Arc<Context>,
+    turn: &Arc<Turn>,
+    surface: Surface,
+    request: Request<Incoming>,
+) -> Answer {
+    let settings = &context.shared.settings;
+    let target = target(request.uri().path(), &settings.extra_endpoints).on(surface, context.admin_apart);
     let prefix = match target {
         Target::Endpoint(at) => proxy::endpoint_at(at).id_prefix,
         _ => "req-",
     };
-    let id = request_id::of(request.headers(), &context.shared.settings.request_id_headers, prefix);
+    let id = request_id::of(request.headers(), &settings.request_id_headers, prefix);
     let (mut response, refusal) = dispatch(context, turn, target, request, id.clone()).await;
     response.headers_mut().insert(REQUEST_ID, id);
     (response, refusal)
@@ -89,23 +68,20 @@ fn target(path: &str, extra: &[String]) -> Target {
     if let Some(at) = proxy::find(path, extra) {
         return Target::Endpoint(at);
     }
-    if path == "/abort_request" {
-        return Target::Abort;
-    }
-    if let Some(id) = path.strip_prefix("/v1/responses/") {
-        return match id.split_once('/') {
-            None if !id.is_empty() => Target::Held,
-            Some((id, "cancel")) if !id.is_empty() => Target::Cancel,
-            _ => Target::Nothing,
-        };
-    }
-    if let Some(allowed) = path.strip_prefix(WORKERS).and_then(fleet::api::allowed) {
-        return Target::Workers { allowed };
-    }
-    OWN_ROUTES.iter().find(|route| route.path == path).map_or(Target::Nothing, Target::Own)
+    table::find(path).map_or(Target::Nothing, Target::Route)
 }
 
 impl Target {
+    /// What it is on such a listener; `apart` if operators have one of their own.
+    fn on(self, surface: Surface, apart: bool) -> Self {
+        let is_there = match self {
+            Self::Endpoint(_) => surface == Surface::Traffic,
+            Self::Route(at) => ROUTES[at].is_served_on(surface, apart),
+            Self::Nothing => false,
+        };
+        if is_there { self } else { Self::Nothing }
+    }
+
     /// The value of the metric label.
     fn label(self) -> &'static str {
         match self {
@@ -113,23 +89,8 @@ impl Target {
             Self::Endpoint(at) => {
                 Some(proxy::endpoint_at(at).path).filter(|path| !path.is_empty()).unwrap_or("other")
             }
-            Self::Abort => "/abort_request",
-            Self::Held => "/v1/responses/{id}",
-            Self::Cancel => "/v1/responses/{id}/cancel",
-            Self::Own(route) => route.path,
-            Self::Workers { .. } => WORKERS,
+            Self::Route(at) => ROUTES[at].path,
             Self::Nothing => "other",
-        }
-    }
-
-    /// The methods that it is served with, as `Allow` names them.
-    fn allowed(self) -> &'static str {
-        match self {
-            Self::Endpoint(_) | Self::Abort | Self::Cancel => "POST",
-            Self::Held => "GET",
-            Self::Own(_) => "GET, HEAD",
-            Self::Workers { allowed } => allowed,
-            Self::Nothing => "",
         }
     }
 }
@@ -141,43 +102,61 @@ async fn dispatch(
     mut request: Request<Incoming>,
     id: HeaderValue,
 ) -> Answer {
-    let is_allowed = target.allowed().split(", ").any(|method| method == request.method().as_str());
-    if let (Target::Endpoint(at), true) = (target, is_allowed) {
+    if let (Target::Endpoint(at), &Method::POST) = (target, request.method()) {
         // It takes its own notes.
         return proxy::handle(context, turn, at, request, id).await;
     }
-    let shared = &context.shared;
-    shared.metrics.arrived_elsewhere(request.method(), target.label());
-    if !is_allowed {
-        // A client that is still sending would not see why this is refused.
-        proxy::discard(&mut request).await;
-    }
+    let metrics = &context.shared.metrics;
+    metrics.arrived_elsewhere(request.method(), target.label());
     let answer = match target {
-        Target::Nothing => Refusal::NotFound.answer(),
-        _ if !is_allowed => Refusal::MethodNotAllowed { allowed: target.allowed() }.answer(),
-        Target::Abort | Target::Held | Target::Cancel => proxy::ask_around(context, turn, request, id).await,
-        Target::Workers { .. } if !shared.settings.admits(request.headers()) => {
-            Refusal::Unauthorized.answer()
-        }
-        Target::Workers { .. } => {
-            let rest = request.uri().path()[WORKERS.len()..].to_owned();
-            fleet::api::handle(context, &rest, request).await
-        }
-        Target::Own(route) if route.guarded && !shared.settings.admits(request.headers()) => {
-            Refusal::Unauthorized.answer()
-        }
-        Target::Own(route) => ((route.answer)(context), None),
-        // Only one with another method comes here, and that was refused.
-        Target::Endpoint(_) => Refusal::NotFound.answer(),
+        Target::Route(at) => operate(context, turn, at, request, id).await,
+        Target::Endpoint(_) => refuse(Refusal::MethodNotAllowed { allowed: "POST" }, &mut request).await,
+        Target::Nothing => refuse(Refusal::NotFound, &mut request).await,
     };
-    shared.metrics.answered(answer.0.status(), answer.1);
+    metrics.answered(answer.0.status(), answer.1);
     answer
+}
+
+/// Answers a request to the route at this place.
+async fn operate(
+    context: &Arc<Context>,
+    turn: &Arc<Turn>,
+    at: usize,
+    mut request: Request<Incoming>,
+    id: HeaderValue,
+) -> Answer {
+    let route = &ROUTES[at];
+    let Some(handler) = route.handler(request.method()) else {
+        return refuse(Refusal::MethodNotAllowed { allowed: table::allowed(at) }, &mut request).await;
+    };
+    let settings = &context.shared.settings;
+    let call = Call::of(settings, route.guard, &request, &id);
+    let identified = operator::identify(settings, route.guard, request.headers());
+    let visitor = identified.clone().ok();
+    let admitted = identified.and_then(|visitor| visitor.may(request.method()).map(|()| visitor));
+    let answer = match admitted {
+        Ok(visitor) => {
+            let (context, turn) = (Arc::clone(context), Arc::clone(turn));
+            handler(Asked { context, turn, request, id, visitor }).await
+        }
+        Err(refusal) => refuse(refusal, &mut request).await,
+    };
+    if let Some(call) = call {
+        call.log(visitor.as_ref(), answer.0.status());
+    }
+    answer
+}
+
+/// Refuses. A client that is still sending would not see why, so what it sends is taken first.
+async fn refuse(refusal: Refusal, request: &mut Request<Incoming>) -> Answer {
+    proxy::discard(request).await;
+    refusal.answer()
 }
 
 fn metrics(context: &Context, request: &Request<Incoming>) -> Answer {
     match (request.uri().path(), request.method()) {
-        ("/metrics", &Method::GET) => (admin::metrics(&context.shared), None),
-        ("/metrics", _) => Refusal::MethodNotAllowed { allowed: "GET" }.answer(),
+        ("/metrics", &(Method::GET | Method::HEAD)) => operator::metrics(&context.shared),
+        ("/metrics", _) => Refusal::MethodNotAllowed { allowed: "GET, HEAD" }.answer(),
         _ => Refusal::NotFound.answer(),
     }
 }

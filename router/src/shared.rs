@@ -1,6 +1,7 @@
 //! What all threads share: the decision core, the prefix index, the fleet table and the metrics.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) gate: Option<Arc<Gate>>,
     pub(crate) retry_budget: Mutex<RetryBudget>,
     pub(crate) metrics: Arc<Metrics>,
+    /// The router is about to stop: it is no longer ready for more.
+    pub(crate) stopping: AtomicBool,
 }
 
 /// What goes on beside the requests.
@@ -93,6 +96,7 @@ impl Shared {
             retry_budget: Mutex::new(budget),
             settings,
             metrics,
+            stopping: AtomicBool::new(false),
         });
         for worker in &config.workers {
             let terms = Terms::of(worker, shared.settings.worker_key.as_ref());

@@ -8,8 +8,8 @@ use clap::{ArgAction, Args};
 use super::readers::{whole, words};
 use super::stop::Stop;
 use super::traffic::address;
-use crate::api_key::ApiKey;
-use crate::config::{AdminKey, AdminKeys, AdminRole, Cors, ServerTls, UpstreamTls};
+use crate::api_key::{AdminKeys, ApiKey};
+use crate::config::{Cors, ServerTls, UpstreamTls};
 
 // The keys are typed as text: a derived `Debug` would show them.
 #[derive(Args)]
@@ -114,33 +114,10 @@ fn pair(
     }
 }
 
-/// The keys; of a wrong one only its place is told, as any part of it may be the secret.
+/// The keys of operators.
 fn admin_keys(given: &[String]) -> Result<AdminKeys, Stop> {
-    let mut keys: Vec<AdminKey> = Vec::new();
-    for (at, text) in words(given).enumerate() {
-        let wrong =
-            |problem: &str| Stop::wrong("--control-plane-api-keys", format!("key {} {problem}", at + 1));
-        let parts: Vec<&str> = text.splitn(4, ':').collect();
-        let [id, name, role, key] = parts[..] else {
-            return Err(wrong("is not of the form ID:NAME:ROLE:KEY"));
-        };
-        if id.is_empty() {
-            return Err(wrong("has no id; the form is ID:NAME:ROLE:KEY"));
-        }
-        let role = match role {
-            "admin" => AdminRole::Admin,
-            "user" => AdminRole::User,
-            _ => {
-                return Err(wrong("has a role that is neither admin nor user; the form is ID:NAME:ROLE:KEY"));
-            }
-        };
-        let key = ApiKey::new(key).ok_or_else(|| wrong("ends in no key of visible ASCII characters"))?;
-        if keys.iter().any(|known| known.id == id) {
-            return Err(wrong("has the id of one before it"));
-        }
-        keys.push(AdminKey { id: id.to_owned(), name: name.to_owned(), role, key });
-    }
-    Ok(AdminKeys(keys))
+    let given: Vec<String> = words(given).map(str::to_owned).collect();
+    AdminKeys::parse(&given).map_err(|problem| Stop::wrong("--control-plane-api-keys", problem))
 }
 
 fn origins(given: &[String]) -> Result<Cors, Stop> {

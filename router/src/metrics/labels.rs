@@ -52,13 +52,18 @@ impl RequestError {
             | Refusal::ConnectTimeout
             | Refusal::FirstByteTimeout
             | Refusal::UpstreamTimeout => Self::Timeout,
-            Refusal::ConnectFailed | Refusal::UpstreamBroken | Refusal::UpstreamInvalid => Self::Backend,
+            Refusal::ConnectFailed
+            | Refusal::UpstreamBroken
+            | Refusal::UpstreamInvalid
+            | Refusal::NoWorkerAnswered
+            | Refusal::WorkersUnwell => Self::Backend,
             Refusal::NotFound
             | Refusal::MethodNotAllowed { .. }
             | Refusal::PayloadTooLarge
             | Refusal::BadBody
             | Refusal::UnsupportedCoding
             | Refusal::Unauthorized
+            | Refusal::Forbidden
             | Refusal::UnknownModel => Self::Validation,
         }
     }

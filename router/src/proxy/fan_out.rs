@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::task::JoinSet;
@@ -33,10 +33,14 @@ pub(crate) async fn ask_around(
     request: Request<Incoming>,
     id: HeaderValue,
 ) -> Answer {
-    let (head, body) = match receive(context, turn, request).await {
+    let (mut head, body) = match receive(context, turn, request).await {
         Ok(received) => received,
         Err(refusal) => return refusal.answer(),
     };
+    if head.method == Method::HEAD {
+        // Only the answer to the client has no body.
+        head.method = Method::GET;
+    }
     let mut calls = JoinSet::new();
     for (place, member) in context.shared.members().into_iter().enumerate() {
         let request = attempt::upstream_request(&head, body.clone(), &member, &id);

@@ -85,7 +85,7 @@ fn other_paths_and_methods_are_refused() {
         ("POST", "/workers/x", "GET, HEAD, PUT, DELETE"),
         ("GET", "/workers/x/drain", "POST"),
         ("GET", "/abort_request", "POST"),
-        ("POST", "/v1/responses/x", "GET"),
+        ("POST", "/v1/responses/x", "GET, HEAD"),
         ("GET", "/v1/responses/x/cancel", "POST"),
         ("PUT", "/generate", "POST"),
     ] {

@@ -19,6 +19,7 @@ mod framing;
 mod health;
 mod metrics;
 mod models;
+mod operator;
 mod passthrough;
 mod request_ids;
 mod retries;

@@ -7,7 +7,6 @@ use super::super::args::{Parsed, parse};
 use super::super::check::report;
 use super::super::reload::{Reloaded, reload};
 use super::super::stop::Stop;
-use crate::config::AdminRole;
 
 /// A file that is there as long as this.
 fn file(text: &str) -> tempfile::NamedTempFile {
@@ -229,8 +228,7 @@ fn a_wrong_variable_is_named() {
 fn operators_keys_are_read() {
     let keys = [("CONTROL_PLANE_API_KEYS", "a:Ann:admin:k:1 b::user:k2")];
     let config = read(None, &keys, &[]).expect("keys").config;
-    let keys: Vec<_> = config.settings.admin_keys.0.iter().map(|key| (key.id.as_str(), key.role)).collect();
-    assert_eq!(keys, [("a", AdminRole::Admin), ("b", AdminRole::User)]);
+    assert_eq!(format!("{:?}", config.settings.admin_keys), "AdminKeys([a:Ann:admin:…, b::user:…])");
 }
 
 const MANY: &str = "seed = 7\n[policy]\nname = \"power_of_two\"\n[security]\napi_key = \"sk-secret\"\n[[workers]]\n\

@@ -1,0 +1,235 @@
+//! A question to workers.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
+use http_body_util::Full;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::Asked;
+use crate::error::Refusal;
+use crate::fleet::Member;
+use crate::request_id::REQUEST_ID;
+use crate::server::Context;
+use crate::shared::Shared;
+use crate::upstream::{CallError, Callee, call};
+
+/// Longest time for one worker's answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longest answer of one worker, in bytes.
+const MAX_ANSWER: usize = 1 << 20;
+
+/// Workers that are asked at a time.
+const AT_ONCE: usize = 32;
+
+/// After this silence of a worker the next one is asked as well, where one answer is enough.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// As much of a worker's refusal as is told.
+const EXCERPT_CHARS: usize = 200;
+
+/// What workers are asked.
+#[derive(Debug, Clone)]
+pub(super) struct Question {
+    method: Method,
+    /// Path and query.
+    target: Uri,
+    /// What a worker is asked that does not know it.
+    older: Option<Uri>,
+    accept: &'static str,
+    /// What is sent as `Authorization` to workers without a key of their own.
+    authorization: Option<HeaderValue>,
+    id: HeaderValue,
+    timeout: Duration,
+    max_answer: usize,
+}
+
+/// What a worker said.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) member: Arc<Member>,
+    pub(super) answer: Result<Said, Unanswered>,
+}
+
+/// A success.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) body: Bytes,
+    /// Whether it answered the older form of the question.
+    pub(super) is_older: bool,
+}
+
+/// Why there is no success. For operators: it may tell what the worker said.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unanswered {
+    #[error("status {}{}{said}", status.as_u16(), if said.is_empty() { "" } else { ": " })]
+    Status { status: StatusCode, said: String },
+    #[error("{0}")]
+    Call(#[from] CallError),
+}
+
+impl Question {
+    /// GET of this path and query, on behalf of a request.
+    pub(super) fn get(asked: &Asked, target: Uri) -> Self {
+        Self {
+            method: Method::GET,
+            target,
+            older: None,
+            accept: "application/json",
+            authorization: asked.passed_on(),
+            id: asked.id.clone(),
+            timeout: TIMEOUT,
+            max_answer: MAX_ANSWER,
+        }
+    }
+
+    pub(super) fn post(self) -> Self {
+        Self { method: Method::POST, ..self }
+    }
+
+    /// Workers that do not know the path are asked for this one.
+    pub(super) fn or(self, older: Uri) -> Self {
+        Self { older: Some(older), ..self }
+    }
+
+    pub(super) fn accept(self, accept: &'static str, max_answer: usize) -> Self {
+        Self { accept, max_answer, ..self }
+    }
+
+    pub(super) fn within(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    async fn put_to(&self, context: &Context, member: Arc<Member>) -> Told {
+        let answer = self.ask(context, &member).await;
+        if let Err(problem) = &answer {
+            tracing::warn!(worker = %member.address.url, path = %self.target, "no answer: {problem}");
+        }
+        Told { member, answer }
+    }
+
+    async fn ask(&self, context: &Context, member: &Member) -> Result<Said, Unanswered> {
+        let deadline = Instant::now() + self.timeout;
+        let first = self.exchange(context, member, &self.target, self.timeout).await;
+        match (&first, &self.older) {
+            (
+                Err(Unanswered::Status {
+                    status: StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED,
+                    ..
+                }),
+                Some(older),
+            ) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let body = self.exchange(context, member, older, left).await?;
+                Ok(Said { body, is_older: true })
+            }
+            _ => Ok(Said { body: first?, is_older: false }),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        context: &Context,
+        member: &Member,
+        target: &Uri,
+        timeout: Duration,
+    ) -> Result<Bytes, Unanswered> {
+        let callee = Callee { member, timeout, max_answer: self.max_answer };
+        let answer = call(&context.pool, callee, self.request(member, target)).await?;
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer.into_body());
+        }
+        let text = String::from_utf8_lossy(answer.body());
+        Err(Unanswered::Status { status, said: text.trim().chars().take(EXCERPT_CHARS).collect() })
+    }
+
+    fn request(&self, member: &Member, target: &Uri) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::default());
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = target.clone();
+        let headers = request.headers_mut();
+        headers.insert(header::HOST, member.address.host.clone());
+        headers.insert(header::ACCEPT, HeaderValue::from_static(self.accept));
+        headers.insert(REQUEST_ID, self.id.clone());
+        if let Some(key) = member.authorization().or_else(|| self.authorization.clone()) {
+            headers.insert(header::AUTHORIZATION, key);
+        }
+        request
+    }
+}
+
+/// What all of these say, in their order.
+pub(super) async fn all(context: &Arc<Context>, members: Vec<Arc<Member>>, question: Question) -> Vec<Told> {
+    let question = Arc::new(question);
+    let mut told: Vec<Option<Told>> = members.iter().map(|_| None).collect();
+    let mut waiting = members.into_iter().enumerate();
+    let mut calls = JoinSet::new();
+    loop {
+        while calls.len() < AT_ONCE
+            && let Some((place, member)) = waiting.next()
+        {
+            let (context, question) = (Arc::clone(context), Arc::clone(&question));
+            calls.spawn(async move { (place, question.put_to(&context, member).await) });
+        }
+        match calls.join_next().await {
+            Some(Ok((place, one))) => told[place] = Some(one),
+            // It panicked, which has been told.
+            Some(Err(_)) => {}
+            None => return told.into_iter().flatten().collect(),
+        }
+    }
+}
+
+/// What one of these says, the earlier the rather: one that is silent is not waited for long. `None` if nobody has an
+/// answer.
+pub(super) async fn any(
+    context: &Arc<Context>,
+    members: Vec<Arc<Member>>,
+    question: Question,
+) -> Option<(Arc<Member>, Said)> {
+    let question = Arc::new(question);
+    let mut waiting = members.into_iter();
+    let mut calls = JoinSet::new();
+    loop {
+        if calls.len() < AT_ONCE
+            && let Some(member) = waiting.next()
+        {
+            let (context, question) = (Arc::clone(context), Arc::clone(&question));
+            calls.spawn(async move { question.put_to(&context, member).await });
+        }
+        let is_last = waiting.len() == 0;
+        tokio::select! {
+            answered = calls.join_next() => match answered {
+                Some(Ok(Told { member, answer: Ok(said) })) => return Some((member, said)),
+                Some(_) => {}
+                None => return None,
+            },
+            () = tokio::time::sleep(PATIENCE), if !is_last => {}
+        }
+    }
+}
+
+/// The workers that get requests now, whatever their breakers say.
+///
+/// # Errors
+/// There are none.
+pub(super) fn healthy(shared: &Shared) -> Result<Vec<Arc<Member>>, Refusal> {
+    let mut members = shared.members();
+    let retry_after_secs = shared.settings.recovery_secs;
+    if members.is_empty() {
+        return Err(Refusal::NoWorkers { retry_after_secs });
+    }
+    {
+        let books = shared.books.lock();
+        let rows = books.router.workers(shared.clock.now_ns()).filter(|row| row.worker.takes_requests());
+        let ids: HashSet<_> = rows.map(|row| row.worker.id).collect();
+        members.retain(|member| ids.contains(&member.id));
+    }
+    if members.is_empty() { Err(Refusal::NoneHealthy { retry_after_secs }) } else { Ok(members) }
+}
