@@ -13,6 +13,7 @@ mod config;
 mod error;
 mod fleet;
 mod gate;
+mod launch;
 mod limits;
 mod log;
 mod metrics;
@@ -25,6 +26,7 @@ mod service;
 mod shared;
 mod stop;
 mod tasks;
+mod tls;
 mod upstream;
 
 pub use limits::raise_open_files;

@@ -24,6 +24,7 @@ use crate::service;
 use crate::shared::Shared;
 use crate::stop::{self, Stop};
 use crate::tasks;
+use crate::tls::{BadFile, ClientTls};
 use crate::upstream::Pool;
 
 /// Connections that may wait to be accepted.
@@ -53,6 +54,9 @@ pub(crate) enum ServeError {
     /// The policy refuses.
     #[error("{0}")]
     Policy(#[from] router_core::PolicyError),
+    /// A file of certificates or keys is of no use.
+    #[error("{0}")]
+    File(#[from] BadFile),
     /// The operating system refuses threads or timers.
     #[error("cannot start: {0}")]
     Start(#[from] std::io::Error),
@@ -91,10 +95,10 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    fn new(shared: &Arc<Shared>, thread: usize, config: &Config) -> Arc<Self> {
+    fn new(shared: &Arc<Shared>, thread: usize, config: &Config, tls: &ClientTls) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
-            pool: Arc::new(Pool::new(thread, config.settings.timeouts.connect)),
+            pool: Arc::new(Pool::new(thread, config.settings.timeouts.connect, tls.clone())),
             admin_apart: config.admin_listen.is_some(),
         })
     }
@@ -107,7 +111,8 @@ impl Context {
 pub(crate) fn run(config: &Config) -> Result<(), ServeError> {
     let runtime = runtime()?;
     let _guard = runtime.enter();
-    let shared = Shared::new(config)?;
+    let tls = ClientTls::new(&config.upstream_tls)?;
+    let shared = Shared::new(config, tls.clone())?;
     let traffic = listen(Surface::Traffic, config.listen)?;
     let metrics = listen(Surface::Metrics, config.metrics_listen)?;
     let (stop_sender, stop) = watch::channel(Stop::Run);
@@ -118,11 +123,11 @@ pub(crate) fn run(config: &Config) -> Result<(), ServeError> {
     announce(&traffic, &metrics)?;
     let threads: Vec<_> = (1..config.threads)
         .map(|number| {
-            let context = Context::new(&shared, number, config);
+            let context = Context::new(&shared, number, config, &tls);
             spawn(number, traffic.try_clone()?, context, stop.clone(), config)
         })
         .collect::<Result<_, std::io::Error>>()?;
-    let context = Context::new(&shared, 0, config);
+    let context = Context::new(&shared, 0, config, &tls);
     if config.exit_with_stdin {
         stop::with_stdin(stop_sender)?;
     }

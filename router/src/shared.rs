@@ -15,6 +15,7 @@ use crate::fleet::{self, Belief, Books, Member, Newcomers, Terms};
 use crate::gate::Gate;
 use crate::metrics::{EndpointName, Live, Metrics};
 use crate::proxy;
+use crate::tls::ClientTls;
 use crate::upstream::Pool;
 
 /// The state of the process.
@@ -63,7 +64,7 @@ impl Shared {
     ///
     /// # Errors
     /// The policy cannot work like this.
-    pub(crate) fn new(config: &Config) -> Result<Arc<Self>, PolicyError> {
+    pub(crate) fn new(config: &Config, tls: ClientTls) -> Result<Arc<Self>, PolicyError> {
         let clock = Clock::start();
         let router = Router::new(RouterConfig {
             load_poll_interval_ns: nanoseconds(config.load_poll_interval),
@@ -84,7 +85,7 @@ impl Shared {
             newcomers: Newcomers::new(),
             background: Background {
                 runtime: Handle::current(),
-                pool: Pool::new(config.threads, settings.timeouts.connect),
+                pool: Pool::new(config.threads, settings.timeouts.connect, tls),
                 pools: config.threads + 1,
             },
             rounds: Rounds {

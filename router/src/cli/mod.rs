@@ -44,10 +44,10 @@ pub(crate) use self::reload::reload;
 pub(crate) use self::source::Source;
 pub(crate) use self::stop::Stop;
 use crate::config::Config;
-use crate::{log, raise_open_files, server};
+use crate::{launch, log, raise_open_files, server};
 
-const USAGE_ERROR: u8 = 2;
-const START_ERROR: u8 = 5;
+pub(crate) const USAGE_ERROR: u8 = 2;
+pub(crate) const START_ERROR: u8 = 5;
 
 /// What the router does beside running.
 struct Subcommand {
@@ -64,6 +64,11 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "check",
         about: "Check the same flags and files as for a start, and print what they come to",
         main: check::main,
+    },
+    Subcommand {
+        name: "launch",
+        about: "Start workers and the router in front of them in one go",
+        main: launch::main,
     },
     Subcommand { name: "policies", about: "List the policies with their options", main: policies::main },
 ];
@@ -92,17 +97,26 @@ pub(crate) fn parse_router_args(args: impl Iterator<Item = OsString>) -> Result<
 
 /// Runs the router until it is told to end.
 pub(crate) fn run(parsed: &Parsed) -> ExitCode {
-    if let Some(directory) = &parsed.config.log_dir
-        && let Err(message) = keep_log(directory)
-    {
-        return refuse(&message, START_ERROR);
+    match begin(parsed) {
+        Ok(()) => start(&parsed.config),
+        Err(message) => refuse(&message, START_ERROR),
+    }
+}
+
+/// What comes before the router is started: its log, and room for its connections.
+///
+/// # Errors
+/// There can be no log.
+pub(crate) fn begin(parsed: &Parsed) -> Result<(), String> {
+    if let Some(directory) = &parsed.config.log_dir {
+        keep_log(directory)?;
     }
     log_to_stderr(parsed.log_level);
     for warning in &parsed.warnings {
         tracing::warn!("{warning}");
     }
     raise_open_files();
-    start(&parsed.config)
+    Ok(())
 }
 
 /// Tells why nothing is run.
@@ -116,7 +130,8 @@ pub(crate) fn end(stop: &Stop) -> ExitCode {
     }
 }
 
-fn start(config: &Config) -> ExitCode {
+/// Starts the router, and returns when it has ended.
+pub(crate) fn start(config: &Config) -> ExitCode {
     tracing::info!(
         policy = config.policy.name(),
         seed = config.seed,

@@ -28,7 +28,7 @@ pub(super) async fn watch(shared: &Arc<Shared>, member: &Member, config: &Health
     loop {
         let verdict = tokio::select! {
             biased;
-            times = member.unreachable.next() => Verdict::Unreachable { times },
+            times = member.unreachable.next() => Verdict::Unreachable { times, why: None },
             () = tokio::time::sleep_until(next) => {
                 let verdict = ask(shared, member, config).await;
                 let Some(verdict) = verdict else {
@@ -65,7 +65,9 @@ pub(super) async fn ask(shared: &Shared, member: &Member, config: &HealthConfig)
     Some(match probe(&shared.background.pool, question).await {
         Ok((status, _)) if status.is_success() => Verdict::Good,
         Ok((status, _)) => Verdict::Unwell(status),
-        Err(CallError::NoAnswer(missing)) if missing.is_nobody_there() => Verdict::Unreachable { times: 1 },
+        Err(CallError::NoAnswer(missing)) if missing.is_nobody_there() => {
+            Verdict::Unreachable { times: 1, why: Some(missing) }
+        }
         Err(CallError::NoAnswer(missing @ NoAnswer::Connect(_))) => {
             tracing::warn!(worker = %member.address.url, "cannot be probed: {missing}");
             return None;
@@ -93,6 +95,8 @@ pub(super) enum Verdict {
     /// So many attempts in a row found nobody there.
     Unreachable {
         times: u32,
+        /// What the last of them found, if it was a probe.
+        why: Option<NoAnswer>,
     },
 }
 
@@ -102,7 +106,8 @@ impl std::fmt::Display for Verdict {
             Self::Good => f.write_str("well"),
             Self::Unwell(status) => write!(f, "status {status}"),
             Self::Bad(problem) => f.write_str(problem),
-            Self::Unreachable { .. } => f.write_str("cannot connect"),
+            Self::Unreachable { why: Some(missing), .. } => missing.fmt(f),
+            Self::Unreachable { why: None, .. } => f.write_str("cannot connect"),
         }
     }
 }
@@ -120,7 +125,7 @@ impl Streak {
         let (good, times) = match verdict {
             Verdict::Good => (true, 1),
             Verdict::Unwell(_) | Verdict::Bad(_) => (false, 1),
-            Verdict::Unreachable { times } => (false, *times),
+            Verdict::Unreachable { times, .. } => (false, *times),
         };
         if good == self.healthy {
             self.against = 0;
@@ -156,7 +161,7 @@ mod tests {
             let verdict = match verdict {
                 'g' => Verdict::Good,
                 'b' => Verdict::Bad(String::new()),
-                times => Verdict::Unreachable { times: times.to_digit(10).expect("a digit") },
+                times => Verdict::Unreachable { times: times.to_digit(10).expect("a digit"), why: None },
             };
             streak.note(&verdict, &config);
             states.push(if streak.healthy { '+' } else { '-' });

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::{HeaderValue, Uri};
+use rustls::pki_types::ServerName;
 
 /// A worker's URL that the router cannot use. Shown to the operator as one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +21,8 @@ pub(crate) struct Address {
     /// The value of `Host` towards this worker.
     pub(crate) host: HeaderValue,
     target: Target,
+    /// Whom the worker must prove to be; `None`: it is spoken to without TLS.
+    pub(super) server_name: Option<ServerName<'static>>,
 }
 
 /// What is dialled: a literal address costs no look-up. Names are in lower case.
@@ -30,7 +33,7 @@ enum Target {
 }
 
 impl Address {
-    /// Reads `http://HOST[:PORT][/]`.
+    /// Reads `http://HOST[:PORT][/]`, or the same with https.
     ///
     /// # Errors
     /// [`BadUrl`] for any other form.
@@ -40,12 +43,15 @@ impl Address {
             return Err(bad("a worker's URL has no fragment; write http://HOST:PORT"));
         }
         let uri: Uri = url.parse().map_err(|_| bad("not a URL"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => return Err(bad("https towards workers is not supported yet; use http")),
-            Some(_) => return Err(bad("the scheme must be http")),
+        let is_secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            Some("grpc" | "grpcs") => {
+                return Err(bad("gRPC is not spoken with workers; give the worker's HTTP port"));
+            }
+            Some(_) => return Err(bad("the scheme must be http or https")),
             None => return Err(bad("no scheme; write http://HOST:PORT")),
-        }
+        };
         if uri.path() != "/" || uri.query().is_some() {
             return Err(bad("a worker's URL has neither path nor query; write http://HOST:PORT"));
         }
@@ -61,28 +67,35 @@ impl Address {
             return Err(bad("neither a host name nor an IP address"));
         }
         let host = HeaderValue::from_str(authority.as_str()).map_err(|_| bad("not a host name"))?;
-        let target = Target::of(authority.host(), authority.port_u16().unwrap_or(80));
-        Ok(Self { url: url.trim_end_matches('/').to_owned(), host, target })
+        let default_port = if is_secure { 443 } else { 80 };
+        let target = Target::of(authority.host(), authority.port_u16().unwrap_or(default_port));
+        let server_name = is_secure.then(|| target.server_name()).transpose();
+        let server_name = server_name.map_err(|_| bad("no certificate can be for such a name"))?;
+        Ok(Self { url: url.trim_end_matches('/').to_owned(), host, target, server_name })
     }
 
-    /// The same, with `http://` where there is no scheme.
+    /// The same, and without a scheme it is http.
     ///
     /// # Errors
-    /// [`BadUrl`].
+    /// [`BadUrl`], with the URL as it was given.
     pub(crate) fn parse_lenient(url: &str) -> Result<Self, BadUrl> {
-        if url.contains("://") { Self::parse(url) } else { Self::parse(&format!("http://{url}")) }
+        if url.contains("://") {
+            return Self::parse(url);
+        }
+        Self::parse(&format!("http://{url}")).map_err(|bad| BadUrl { url: url.to_owned(), ..bad })
     }
 
     /// Whether both are dialled alike, however they are spelled.
     pub(crate) fn is_same_worker(&self, other: &Self) -> bool {
-        self.target == other.target
+        self.target == other.target && self.server_name.is_some() == other.server_name.is_some()
     }
 
-    /// What is dialled, the same for every spelling of it.
+    /// Scheme, host and port in one spelling, the same for every URL of one worker.
     pub(crate) fn dialled(&self) -> String {
+        let scheme = if self.server_name.is_some() { "https" } else { "http" };
         match &self.target {
-            Target::Literal(address) => format!("http://{address}"),
-            Target::Name(host, port) => format!("http://{host}:{port}"),
+            Target::Literal(address) => format!("{scheme}://{address}"),
+            Target::Name(host, port) => format!("{scheme}://{host}:{port}"),
         }
     }
 
@@ -103,6 +116,13 @@ impl Target {
         match bare.parse() {
             Ok(ip) => Self::Literal(SocketAddr::new(ip, port)),
             Err(_) => Self::Name(host.to_ascii_lowercase(), port),
+        }
+    }
+
+    fn server_name(&self) -> Result<ServerName<'static>, rustls::pki_types::InvalidDnsNameError> {
+        match self {
+            Self::Literal(address) => Ok(ServerName::from(address.ip())),
+            Self::Name(host, _) => ServerName::try_from(host.clone()),
         }
     }
 }
@@ -141,6 +161,11 @@ mod tests {
             ("http://[::1]:80", "[::1]:80"),
             ("HTTP://127.0.0.1:9", "127.0.0.1:9"),
             ("http://a_b.c-d.local.:1", "a_b.c-d.local.:1"),
+            ("https://worker", "worker"),
+            ("https://worker.local.:9", "worker.local.:9"),
+            ("HTTPS://127.0.0.1:30001/", "127.0.0.1:30001"),
+            ("https://a_b:1", "a_b:1"),
+            ("https://[::1]", "[::1]"),
         ] {
             let address = Address::parse(url).expect(url);
             assert_eq!(address.host, host);
@@ -149,8 +174,12 @@ mod tests {
         for url in [
             "127.0.0.1:1",
             "worker",
-            "https://w:1",
+            "ftp://w:1",
             "grpc://w:1",
+            "grpcs://w:1",
+            "https://w:0",
+            "https://w:1/v1",
+            "https://u:p@w:1",
             "http://",
             "http://w:0",
             "http://w:x",
@@ -186,13 +215,37 @@ mod tests {
             ("http://a:80", "HTTP://A/"),
             ("http://127.0.0.1:9", "HTTP://127.0.0.1:09"),
             ("http://[::1]:9", "http://[0:0:0::1]:9"),
+            ("https://a", "HTTPS://A:443/"),
         ] {
             assert!(parse(one).is_same_worker(&parse(other)), "{one} {other}");
+            assert_eq!(parse(one).dialled(), parse(other).dialled());
         }
-        for (one, other) in
-            [("http://a", "http://b"), ("http://a", "http://a:81"), ("http://[::1]", "http://a")]
-        {
+        for (one, other) in [
+            ("http://a", "http://b"),
+            ("http://a", "http://a:81"),
+            ("http://[::1]", "http://a"),
+            ("http://a:9", "https://a:9"),
+            ("http://a:443", "https://a"),
+        ] {
             assert!(!parse(one).is_same_worker(&parse(other)), "{one} {other}");
+            assert_ne!(parse(one).dialled(), parse(other).dialled());
+        }
+    }
+
+    #[test]
+    fn a_missing_scheme_is_completed_where_that_is_wanted() {
+        for (given, url) in [
+            ("worker", "http://worker"),
+            ("worker:30001/", "http://worker:30001"),
+            ("127.0.0.1:30001", "http://127.0.0.1:30001"),
+            ("[::1]:30001", "http://[::1]:30001"),
+            ("https://worker", "https://worker"),
+        ] {
+            assert_eq!(Address::parse_lenient(given).expect(given).url, url);
+        }
+        for given in ["", "worker:0", "worker/v1", "grpc://worker:1", "//worker", "http:/worker", "a b"] {
+            let problem = Address::parse_lenient(given).expect_err(given).to_string();
+            assert!(problem.contains(&format!("`{given}`")), "{problem}");
         }
     }
 

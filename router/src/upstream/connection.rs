@@ -12,7 +12,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
 use super::Address;
-use super::socket::{Heard, Socket};
+use super::socket::{Heard, Socket, Stream};
+use crate::tls::{self, ClientTls};
 
 type Driver = http1::Connection<TokioIo<Socket>, Full<Bytes>>;
 
@@ -36,18 +37,25 @@ pub(super) enum ExchangeError {
     Unsent(Box<Request<Full<Bytes>>>),
     /// The connection ended without a byte of an answer.
     Silent { error: hyper::Error, reused: bool },
+    /// The worker has not admitted the router to the connection; it has read nothing of the request.
+    NotAdmitted(std::io::Error),
     /// It ended within the head, or what came was not HTTP.
     Broken(hyper::Error),
 }
 
 impl Connection {
-    /// Connects to a worker.
+    /// Connects to a worker, privately if its URL says so.
     ///
     /// # Errors
-    /// What the operating system said.
-    pub(super) async fn open(address: &Address) -> std::io::Result<Self> {
+    /// What the operating system said, or why there is no privacy.
+    pub(super) async fn open(address: &Address, tls: &ClientTls) -> std::io::Result<Self> {
+        let stream = address.dial().await?;
+        let stream = match &address.server_name {
+            None => Stream::Plain(stream),
+            Some(name) => Stream::Tls(Box::new(tls.connect(name.clone(), stream).await?)),
+        };
         let heard = Heard::default();
-        let io = TokioIo::new(Socket::new(address.dial().await?, heard.clone()));
+        let io = TokioIo::new(Socket::new(stream, heard.clone()));
         let (sender, driver) = http1::Builder::new().handshake(io).await.map_err(std::io::Error::other)?;
         Ok(Self(Box::new(Parts { sender, driver: Some(driver), heard, used: false })))
     }
@@ -72,7 +80,7 @@ impl Connection {
         answer.await.map_err(|mut error| match error.take_message() {
             Some(request) => ExchangeError::Unsent(Box::new(request)),
             None if heard.anything() => ExchangeError::Broken(error.into_error()),
-            None => ExchangeError::Silent { error: error.into_error(), reused },
+            None => silent(error.into_error(), reused),
         })
     }
 
@@ -86,6 +94,13 @@ impl Connection {
     pub(super) fn is_idle(&mut self) -> bool {
         drive(&mut self.0.driver, &mut Context::from_waker(Waker::noop()));
         self.0.driver.is_some() && self.0.sender.is_ready()
+    }
+}
+
+fn silent(error: hyper::Error, reused: bool) -> ExchangeError {
+    match tls::refusal(&error) {
+        Some(refusal) if !reused => ExchangeError::NotAdmitted(refusal),
+        _ => ExchangeError::Silent { error, reused },
     }
 }
 

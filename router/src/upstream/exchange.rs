@@ -42,7 +42,7 @@ impl NoAnswer {
             Self::ConnectTimedOut => return true,
             _ => return false,
         };
-        // Without a code of the system's, it is a name that does not resolve.
+        // Without a code of the system's, it is a name that does not resolve, or a worker without the privacy it is to have.
         error.raw_os_error().is_none()
             || matches!(
                 error.kind(),
@@ -101,6 +101,7 @@ impl From<ExchangeError> for NoAnswer {
     fn from(error: ExchangeError) -> Self {
         match error {
             ExchangeError::Unsent(_) => Self::Unsent,
+            ExchangeError::NotAdmitted(error) => Self::Connect(error),
             ExchangeError::Silent { error, reused } => Self::Silent { error, reused },
             ExchangeError::Broken(error) => Self::Broken(error),
         }
@@ -120,7 +121,9 @@ mod tests {
 
     use super::super::{Address, Probe, probe};
     use super::*;
+    use crate::config::UpstreamTls;
     use crate::fleet::Terms;
+    use crate::tls::ClientTls;
 
     /// Answers one request on each of its connections, then waits for a word and closes it.
     fn closing_worker() -> (Address, mpsc::Sender<()>, mpsc::Receiver<()>) {
@@ -147,7 +150,8 @@ mod tests {
     #[tokio::test]
     async fn a_probe_does_not_mistake_a_stale_connection_for_a_sick_worker() {
         let (address, close, closed) = closing_worker();
-        let pool = Pool::new(0, Duration::from_secs(10));
+        let tls = ClientTls::new(&UpstreamTls::default()).expect("no files");
+        let pool = Pool::new(0, Duration::from_secs(10), tls);
         let path = Uri::from_static("/health");
         let member = Member::new(WorkerId(0), address, Terms::default(), 1);
         let question = Probe { path, member: &member, timeout: Duration::from_secs(10) };

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::{Connection, NoAnswer};
 use crate::fleet::Member;
+use crate::tls::ClientTls;
 
 /// How long a connection may idle: below the 5 s after which the engine's server closes it.
 const IDLE_LIMIT: Duration = Duration::from_secs(3);
@@ -26,6 +27,7 @@ pub(crate) struct Pool {
     thread: usize,
     /// How long connecting may take.
     connect_timeout: Duration,
+    tls: ClientTls,
 }
 
 /// The idle connections to one worker, by thread.
@@ -41,8 +43,8 @@ struct Idle {
 
 impl Pool {
     /// The pool of this thread.
-    pub(crate) fn new(thread: usize, connect_timeout: Duration) -> Self {
-        Self { thread, connect_timeout }
+    pub(crate) fn new(thread: usize, connect_timeout: Duration, tls: ClientTls) -> Self {
+        Self { thread, connect_timeout, tls }
     }
 
     /// An idle connection that is still good, if there is one: the one used last, so that surplus ages out.
@@ -63,7 +65,7 @@ impl Pool {
     /// # Errors
     /// [`NoAnswer::Connect`] or [`NoAnswer::ConnectTimedOut`].
     pub(super) async fn connect(&self, member: &Member) -> Result<Connection, NoAnswer> {
-        match tokio::time::timeout(self.connect_timeout, Connection::open(&member.address)).await {
+        match tokio::time::timeout(self.connect_timeout, Connection::open(&member.address, &self.tls)).await {
             Ok(opened) => opened.map_err(NoAnswer::Connect),
             Err(_) => Err(NoAnswer::ConnectTimedOut),
         }

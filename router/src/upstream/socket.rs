@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 /// Whether a byte has come since somebody last began to listen. A request may be sent again only if none has.
 #[derive(Debug, Clone, Default)]
@@ -25,15 +26,32 @@ impl Heard {
     }
 }
 
+/// What bytes go through. The plain one is what most have; the other is larger by far.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Calls the method of whichever stream it is.
+macro_rules! either {
+    ($socket:expr, $stream:ident => $call:expr) => {
+        match &mut $socket.stream {
+            Stream::Plain($stream) => $call,
+            Stream::Tls($stream) => $call,
+        }
+    };
+}
+
 /// See the module's description.
 #[derive(Debug)]
 pub(super) struct Socket {
-    stream: TcpStream,
+    stream: Stream,
     heard: Heard,
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, heard: Heard) -> Self {
+    pub(super) fn new(stream: Stream, heard: Heard) -> Self {
         Self { stream, heard }
     }
 }
@@ -45,7 +63,7 @@ impl AsyncRead for Socket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let read = either!(self, stream => Pin::new(stream).poll_read(cx, buffer));
         if buffer.filled().len() > before {
             self.heard.0.store(true, Ordering::Relaxed);
         }
@@ -59,7 +77,7 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        either!(self, stream => Pin::new(stream).poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
@@ -67,18 +85,21 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+        either!(self, stream => Pin::new(stream).poll_write_vectored(cx, parts))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        match &self.stream {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        either!(self, stream => Pin::new(stream).poll_flush(cx))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        either!(self, stream => Pin::new(stream).poll_shutdown(cx))
     }
 }

@@ -5,6 +5,7 @@
 pub(crate) mod http;
 pub(crate) mod latch;
 pub(crate) mod process;
+pub(crate) mod tls;
 pub(crate) mod worker;
 
 use std::time::{Duration, Instant};

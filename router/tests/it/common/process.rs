@@ -129,7 +129,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    fn of(stderr: ChildStderr) -> Self {
+    pub(crate) fn of(stderr: ChildStderr) -> Self {
         let lines: Arc<Mutex<Vec<String>>> = Arc::default();
         let kept = Arc::clone(&lines);
         let reader = std::thread::spawn(move || {
