@@ -13,6 +13,7 @@ mod clients;
 mod command_line;
 mod common;
 mod config;
+mod deploy;
 mod endpoints;
 mod failures;
 mod framing;
