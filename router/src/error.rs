@@ -19,6 +19,14 @@ pub(crate) const GATEWAY_ERROR_CODE: HeaderName = HeaderName::from_static("x-smg
 /// Why the router answered in a worker's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
+    /// What came is not the head of a request.
+    HeadInvalid,
+    /// The head is longer than `--max-header-bytes`, or has too many fields.
+    HeadTooLarge,
+    /// The path and its query are too long.
+    UriTooLong,
+    /// The head did not come in full within `--header-read-timeout-secs`.
+    HeadTimeout,
     /// The path is none of ours.
     NotFound,
     /// The path exists, but not with this method.
@@ -78,9 +86,13 @@ impl Refusal {
             Self::NotFound | Self::UnknownModel => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::BadBody => StatusCode::BAD_REQUEST,
+            Self::BadBody | Self::HeadInvalid => StatusCode::BAD_REQUEST,
+            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::UriTooLong => StatusCode::URI_TOO_LONG,
             Self::UnsupportedCoding => StatusCode::NOT_IMPLEMENTED,
-            Self::RequestTimeout | Self::QueueTimeout { .. } => StatusCode::REQUEST_TIMEOUT,
+            Self::RequestTimeout | Self::HeadTimeout | Self::QueueTimeout { .. } => {
+                StatusCode::REQUEST_TIMEOUT
+            }
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
@@ -100,6 +112,10 @@ impl Refusal {
     /// The stable code, for programs.
     pub(crate) const fn code(self) -> &'static str {
         match self {
+            Self::HeadInvalid => "invalid_request_head",
+            Self::HeadTooLarge => "request_head_too_large",
+            Self::UriTooLong => "uri_too_long",
+            Self::HeadTimeout => "request_head_timeout",
             Self::NotFound => "not_found",
             Self::MethodNotAllowed { .. } => "method_not_allowed",
             Self::PayloadTooLarge => "payload_too_large",
@@ -140,6 +156,16 @@ impl Refusal {
     /// The text for the client: what is wrong, and what helps.
     const fn message(self) -> &'static str {
         match self {
+            Self::HeadInvalid => "What came is not the head of an HTTP/1.1 request.",
+            Self::HeadTooLarge => {
+                "The request's header fields are longer or more than the router accepts. Send less, or have its \
+                 operator raise --max-header-bytes."
+            }
+            Self::UriTooLong => "The request's path and query are longer than the router accepts.",
+            Self::HeadTimeout => {
+                "The request's header fields did not come in time. Send them at once; the router's operator sets the \
+                 limit with --header-read-timeout-secs."
+            }
             Self::NotFound => "The router has no such path.",
             Self::MethodNotAllowed { .. } => {
                 "This path is not served with this method; the Allow header names those that are."
@@ -251,7 +277,11 @@ impl Refusal {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after_secs));
             }
             // What is left of the body is not read, so the connection cannot serve another request.
-            Self::Unauthorized
+            Self::HeadInvalid
+            | Self::HeadTooLarge
+            | Self::UriTooLong
+            | Self::HeadTimeout
+            | Self::Unauthorized
             | Self::Forbidden
             | Self::PayloadTooLarge
             | Self::BadBody

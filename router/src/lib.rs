@@ -10,6 +10,7 @@ pub mod cli;
 mod client;
 mod clock;
 mod config;
+mod cors;
 mod error;
 mod fleet;
 mod gate;

@@ -1,13 +1,13 @@
 //! What all threads share: the decision core, the prefix index, the fleet table and the metrics.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use router_core::ids::WorkerId;
 use router_core::{Assignment, PolicyConfig, PolicyError, RetryBudget, Router, RouterConfig};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 use crate::clock::{Clock, nanoseconds};
 use crate::config::{Config, HealthConfig, Settings};
@@ -15,6 +15,7 @@ use crate::fleet::{self, Belief, Books, Member, Newcomers, Terms};
 use crate::gate::Gate;
 use crate::metrics::{EndpointName, Live, Metrics};
 use crate::proxy;
+use crate::stop::Stop;
 use crate::tls::ClientTls;
 use crate::upstream::Pool;
 
@@ -34,8 +35,8 @@ pub(crate) struct Shared {
     pub(crate) gate: Option<Arc<Gate>>,
     pub(crate) retry_budget: Mutex<RetryBudget>,
     pub(crate) metrics: Arc<Metrics>,
-    /// The router is about to stop: it is no longer ready for more.
-    pub(crate) stopping: AtomicBool,
+    /// How far the end of the process has come.
+    pub(crate) stop: watch::Sender<Stop>,
 }
 
 /// What goes on beside the requests.
@@ -97,13 +98,18 @@ impl Shared {
             retry_budget: Mutex::new(budget),
             settings,
             metrics,
-            stopping: AtomicBool::new(false),
+            stop: watch::Sender::new(Stop::Run),
         });
         for worker in &config.workers {
             let terms = Terms::of(worker, shared.settings.worker_key.as_ref());
             fleet::register(&shared, &worker.address, terms);
         }
         Ok(shared)
+    }
+
+    /// Whether the end of the process has come as far as `stage`.
+    pub(crate) fn has_come_to(&self, stage: Stop) -> bool {
+        *self.stop.borrow() >= stage
     }
 
     /// All workers, whether they get requests or not, in the order in which they were added.

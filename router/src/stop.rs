@@ -2,14 +2,20 @@
 
 use std::io::Read as _;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::config::Shutdown;
 
 /// How far stopping has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
     /// Not at all.
     Run,
+    /// It has been announced: `/readiness` tells it, and everything is still served, so that whoever balances load over
+    /// routers can take this one out before it refuses anybody.
+    Leave,
     /// Nothing new; what runs may finish.
     Drain,
     /// At once.
@@ -22,31 +28,68 @@ pub(crate) async fn reached(stop: &mut watch::Receiver<Stop>, stage: Stop) {
     let _ = stop.wait_for(|now| *now >= stage).await;
 }
 
-/// The first SIGTERM or SIGINT drains, the second ends. Needs a runtime around it.
+/// Waits until stopping has come further than `stage`; how far.
+pub(crate) async fn further(stop: &mut watch::Receiver<Stop>, stage: Stop) -> Stop {
+    match stop.wait_for(|now| *now > stage).await {
+        Ok(now) => *now,
+        Err(_) => Stop::Now,
+    }
+}
+
+/// The first SIGTERM or SIGINT begins the end, the second is the end. Needs a runtime around it.
 ///
 /// # Errors
 /// The operating system refuses signal handlers.
-pub(crate) fn with_signals(stop: watch::Sender<Stop>) -> std::io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+pub(crate) fn with_signals(stop: watch::Sender<Stop>, plan: Shutdown) -> std::io::Result<()> {
+    let mut signals =
+        Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };
     tokio::spawn(async move {
-        for next in [Stop::Drain, Stop::Now] {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            match next {
-                Stop::Now => tracing::info!("a second signal: ending at once"),
-                _ => tracing::info!(
-                    "signal received: what is under way may finish; a second signal ends at once"
-                ),
-            }
-            stop.send_replace(next);
+        signals.next().await;
+        let told = Instant::now();
+        tracing::info!(
+            pause = ?plan.pause.min(plan.grace),
+            grace = ?plan.grace,
+            "signal received: no longer ready; new requests are served for the pause, running ones may finish within the \
+             grace period; a second signal ends at once"
+        );
+        advance(&stop, Stop::Leave);
+        tokio::select! {
+            () = signals.next() => tracing::info!("a second signal: ending at once"),
+            () = wind_down(&stop, told, plan) => tracing::warn!("the grace period is over; connections are cut"),
         }
-        // Keeps the channel open: a closed one would look like a change to those who wait.
-        std::future::pending::<()>().await;
+        advance(&stop, Stop::Now);
     });
     Ok(())
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Takes both steps in their time.
+async fn wind_down(stop: &watch::Sender<Stop>, told: Instant, plan: Shutdown) {
+    sleep(plan.pause.min(plan.grace)).await;
+    advance(stop, Stop::Drain);
+    sleep_until(told + plan.grace).await;
+}
+
+/// Stopping never goes back.
+fn advance(stop: &watch::Sender<Stop>, stage: Stop) {
+    stop.send_if_modified(|now| {
+        let further = stage > *now;
+        *now = stage.max(*now);
+        further
+    });
 }
 
 /// Ends at once when standard input does: whoever started us has gone.
@@ -58,7 +101,7 @@ pub(crate) fn with_stdin(stop: watch::Sender<Stop>) -> std::io::Result<()> {
         let mut buffer = [0; 256];
         let mut stdin = std::io::stdin().lock();
         while matches!(stdin.read(&mut buffer), Ok(read) if read > 0) {}
-        stop.send_replace(Stop::Now);
+        advance(&stop, Stop::Now);
     })?;
     Ok(())
 }

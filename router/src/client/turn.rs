@@ -10,6 +10,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::wait::Wait;
+use crate::config::ConnectionLimits;
+use crate::error::Refusal;
+
 /// The request that a connection is at; one after the other. Shared by the connection and by what it answers with.
 pub(crate) struct Turn {
     /// How long a request may take.
@@ -21,6 +25,10 @@ pub(crate) struct Turn {
     handling: AtomicBool,
     /// Whether the end of the connection is the only sign of the answer's end.
     ends_by_close: AtomicBool,
+    /// Whether bytes of a request have come.
+    heard: AtomicBool,
+    /// Whether the client is to be told that this answer is the connection's last.
+    last: AtomicBool,
 }
 
 struct State {
@@ -29,6 +37,9 @@ struct State {
     stage: Stage,
     /// Whose fault it was that the time limit ended an answer.
     expired: Option<Expiry>,
+    wait: Wait,
+    /// What is wrong with the head that came.
+    refused: Option<Refusal>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +59,12 @@ pub(crate) enum Ending {
     ClientLeft,
     /// An answer took too long, by the worker's fault or the client's.
     Expired,
+    /// What came is no request, or did not come in full.
+    Refused(Refusal),
+    /// No other request has come for too long: the connection may end in order.
+    Idle,
+    /// No request has come, and none is waited for.
+    Silent,
 }
 
 /// Who was waited for when an answer's time was up.
@@ -63,21 +80,31 @@ pub(crate) enum Expiry {
 pub(crate) struct Engaged(Arc<Turn>);
 
 impl Turn {
-    /// A connection whose requests may take this long. Needs a runtime around it.
-    pub(crate) fn new(limit: Duration) -> Arc<Self> {
-        let state = State { deadline: Box::pin(sleep(limit)), stage: Stage::Own, expired: None };
+    /// A connection within these limits, whose requests may take this long. Needs a runtime around it.
+    pub(crate) fn new(limit: Duration, limits: &ConnectionLimits) -> Arc<Self> {
+        let state = State {
+            deadline: Box::pin(sleep(limit)),
+            stage: Stage::Own,
+            expired: None,
+            wait: Wait::new(limits),
+            refused: None,
+        };
         Arc::new(Self {
             limit,
             state: Mutex::new(state),
             blocked: AtomicBool::new(false),
             handling: AtomicBool::new(false),
             ends_by_close: AtomicBool::new(false),
+            heard: AtomicBool::new(false),
+            last: AtomicBool::new(false),
         })
     }
 
     /// A request came: its time runs from now.
     pub(crate) fn begin(&self) {
-        self.state.lock().deadline.as_mut().reset(Instant::now() + self.limit);
+        let mut state = self.state.lock();
+        state.deadline.as_mut().reset(Instant::now() + self.limit);
+        state.wait.begin();
         self.handling.store(true, Ordering::Relaxed);
     }
 
@@ -86,9 +113,42 @@ impl Turn {
         self.handling.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a request has come whose answer is not over, as far as workers are concerned.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.handling.load(Ordering::Relaxed) || self.state.lock().stage != Stage::Own
+    /// Bytes of a request have come.
+    pub(super) fn hear(&self) {
+        self.heard.store(true, Ordering::Relaxed);
+    }
+
+    /// The client is to be told from now on that each answer is the last on its connection.
+    pub(crate) fn set_last(&self) {
+        self.last.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the client is to be told so.
+    pub(crate) fn is_last(&self) -> bool {
+        self.last.load(Ordering::Relaxed)
+    }
+
+    /// The router stops: what has not come soon will not be waited for. Whether a request may be about to come, by a
+    /// client that has just connected or that has sent a part of its head.
+    pub(crate) fn last_call(&self) -> bool {
+        self.state.lock().wait.last_call()
+    }
+
+    /// What came is no request. Whether that can be: while one is under way, it cannot.
+    pub(super) fn refuse(&self, refusal: Refusal) -> bool {
+        let mut state = self.state.lock();
+        if self.is_under_way(&state) {
+            return false;
+        }
+        state.refused = Some(refusal);
+        true
+    }
+
+    /// Whether a request has come whose answer is not over.
+    fn is_under_way(&self, state: &State) -> bool {
+        state.stage != Stage::Own
+            || self.handling.load(Ordering::Relaxed)
+            || self.blocked.load(Ordering::Relaxed)
     }
 
     /// Whether an answer that breaks off would look whole if the connection were closed properly.
@@ -129,6 +189,9 @@ impl Turn {
         if has_left && state.stage != Stage::Own {
             return Poll::Ready(Ending::ClientLeft);
         }
+        if let Some(refusal) = state.refused {
+            return Poll::Ready(Ending::Refused(refusal));
+        }
         // Until an answer begins, whoever waits for it tells the client that the time is up.
         let blocked = self.blocked.load(Ordering::Relaxed);
         let unfinished = state.stage == Stage::Answering || blocked;
@@ -137,7 +200,8 @@ impl Turn {
                 Some(if blocked { Expiry::ByClient } else { Expiry::ByWorker { limit: self.limit } });
             return Poll::Ready(Ending::Expired);
         }
-        Poll::Pending
+        let under_way = self.is_under_way(&state);
+        state.wait.poll(under_way, || self.heard.swap(false, Ordering::Relaxed), cx)
     }
 }
 

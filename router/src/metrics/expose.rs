@@ -51,6 +51,7 @@ impl Collector for Scrape {
     fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
         let mut page = Page::new(encoder);
         self.http(&mut page)?;
+        self.clients(&mut page)?;
         self.router(&mut page)?;
         self.streams(&mut page)?;
         self.decisions(&mut page)?;
@@ -95,6 +96,15 @@ impl Scrape {
             ages.value(&[("gt", &band.above_secs.to_string()), ("le", &upper)], band.requests)?;
         }
         Ok(())
+    }
+
+    fn clients(&self, page: &mut Page) -> fmt::Result {
+        let clients = &self.metrics.clients;
+        page.gauge("smg_router_client_connections", "Connections of clients")?.value(&[], clients.open())?;
+        let help = "Times that as many clients were connected as may be";
+        page.counter("smg_router_client_limit_reached", help)?.count(&[], clients.limit_reached())?;
+        let help = "Connections of clients without a TLS handshake";
+        page.counter("smg_router_client_tls_failures", help)?.count(&[], clients.failed_handshakes())
     }
 
     fn router(&self, page: &mut Page) -> fmt::Result {

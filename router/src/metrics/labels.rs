@@ -49,6 +49,7 @@ impl RequestError {
             | Refusal::BreakersOpen { .. }
             | Refusal::TargetUnavailable { .. } => Self::NoWorkers,
             Refusal::RequestTimeout
+            | Refusal::HeadTimeout
             | Refusal::ConnectTimeout
             | Refusal::FirstByteTimeout
             | Refusal::UpstreamTimeout => Self::Timeout,
@@ -57,7 +58,10 @@ impl RequestError {
             | Refusal::UpstreamInvalid
             | Refusal::NoWorkerAnswered
             | Refusal::WorkersUnwell => Self::Backend,
-            Refusal::NotFound
+            Refusal::HeadInvalid
+            | Refusal::HeadTooLarge
+            | Refusal::UriTooLong
+            | Refusal::NotFound
             | Refusal::MethodNotAllowed { .. }
             | Refusal::PayloadTooLarge
             | Refusal::BadBody
@@ -138,11 +142,13 @@ pub(crate) enum End {
     Refused,
     /// A time limit ended it.
     TimedOut,
+    /// The router's own end cut it off.
+    Shutdown,
 }
 
 impl End {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Complete, Self::ClientGone, Self::Broken, Self::Refused, Self::TimedOut];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Complete, Self::ClientGone, Self::Broken, Self::Refused, Self::TimedOut, Self::Shutdown];
 
     pub(crate) fn label(self) -> &'static str {
         match self {
@@ -151,6 +157,7 @@ impl End {
             Self::Broken => "broken",
             Self::Refused => "refused",
             Self::TimedOut => "timed_out",
+            Self::Shutdown => "shutdown",
         }
     }
 }

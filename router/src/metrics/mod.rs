@@ -5,6 +5,7 @@
 //! only what is rare takes a lock. What belongs to a worker is written out for the workers that the fleet has at that
 //! moment, so a worker that has left leaves no series behind.
 
+mod clients;
 mod expose;
 mod histogram;
 mod in_flight;
@@ -23,6 +24,7 @@ use http::{Method, StatusCode};
 use router_core::{Cause, POLICIES, PolicyRow};
 
 use crate::error::Refusal;
+pub(crate) use clients::ClientMetrics;
 use histogram::Bounds;
 pub(crate) use histogram::{DURATION_BUCKETS, Gaps, Histogram};
 use in_flight::InFlight;
@@ -55,6 +57,7 @@ pub(crate) struct Metrics {
     /// By endpoint and cause.
     retries: Table<(usize, &'static str)>,
     backoffs: [Histogram; BACKOFF_ATTEMPTS],
+    pub(crate) clients: ClientMetrics,
     admission: AdmissionMetrics,
     /// Refusals for want of room or workers, by code.
     sheds: Table<&'static str>,
@@ -133,6 +136,7 @@ impl Metrics {
             upstream_answers: Statuses::default(),
             retries: Table::default(),
             backoffs: std::array::from_fn(|_| Histogram::new(&standard)),
+            clients: ClientMetrics::default(),
             admission: AdmissionMetrics {
                 admitted: AtomicU64::new(0),
                 turned_away: AtomicU64::new(0),

@@ -1,7 +1,5 @@
 //! What the router answers by itself, in the gateway's shapes.
 
-use std::sync::atomic::Ordering;
-
 use http::StatusCode;
 use router_core::BreakerState;
 use serde::Serialize;
@@ -10,6 +8,7 @@ use serde_json::json;
 use super::reply;
 use crate::error::Answer;
 use crate::shared::Shared;
+use crate::stop::Stop;
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -31,7 +30,7 @@ pub(crate) fn version() -> Answer {
 /// `/readiness` and `/readyz`: at least one worker may get requests, by its health and by its breaker, and the router is
 /// not about to stop.
 pub(crate) fn readiness(shared: &Shared) -> Answer {
-    if shared.stopping.load(Ordering::Relaxed) {
+    if shared.has_come_to(Stop::Leave) {
         return not_ready("shutting down");
     }
     let now_ns = shared.clock.now_ns();

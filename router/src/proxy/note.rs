@@ -16,6 +16,7 @@ use crate::error::Refusal;
 use crate::fleet::Member;
 use crate::metrics::{self, End, RequestError, Slot, WorkerError};
 use crate::shared::Shared;
+use crate::stop::Stop;
 
 /// The note of one request. It is moved often, so what it holds is elsewhere.
 pub(crate) struct Note(Box<Facts>);
@@ -204,7 +205,7 @@ fn broken_by(end: End) -> Option<WorkerError> {
     match end {
         End::Broken => Some(WorkerError::ConnectionLost),
         End::TimedOut => Some(WorkerError::Timeout),
-        End::Complete | End::ClientGone | End::Refused => None,
+        End::Complete | End::ClientGone | End::Refused | End::Shutdown => None,
     }
 }
 
@@ -250,6 +251,7 @@ impl Facts {
                 _ => End::Refused,
             },
             _ if self.timed_out => End::TimedOut,
+            (_, None | Some(Outcome::ClientGone)) if self.shared.has_come_to(Stop::Now) => End::Shutdown,
             (_, None | Some(Outcome::ClientGone)) => End::ClientGone,
             (Some(head), Some(Outcome::Failed)) if head.status.is_server_error() => End::Complete,
             (_, Some(Outcome::Failed)) => End::Broken,
@@ -276,7 +278,7 @@ impl Facts {
         match end {
             End::Broken => row.failed(RequestError::Backend),
             End::TimedOut => row.failed(RequestError::Timeout),
-            End::ClientGone | End::Refused => {}
+            End::ClientGone | End::Refused | End::Shutdown => {}
             End::Complete => self.count_success(row, tried, duration_ns),
         }
     }

@@ -2,6 +2,8 @@
 
 mod client;
 mod pem;
+mod server;
 
 pub(crate) use client::{ClientTls, refusal};
 pub(crate) use pem::BadFile;
+pub(crate) use server::Credentials;

@@ -70,7 +70,7 @@ fn a_request_without_an_id_gets_one_that_worker_and_client_share() {
 #[test]
 fn what_is_no_fit_id_is_replaced_by_one_that_is() {
     let worker = Worker::fixed("{}");
-    let router = Router::start(&[worker.url()], &[]);
+    let router = Router::start(&[worker.url()], &["--max-header-bytes", "131072"]);
     let mut client = router.client();
     let (longer, huge) = ("x".repeat(LONGEST + 1), "y".repeat(100_000));
     for sent in [longer.as_str(), &huge, "", "two words", "a\tb", "caf\u{e9}", "\u{6253}"] {

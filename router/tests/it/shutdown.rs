@@ -14,6 +14,9 @@ use crate::common::{Client, Router, Worker, wait_for, wait_until};
 const STREAM: &[u8] = br#"{"text":"hello","stream":true}"#;
 const TOKEN: &[u8] = b"data: 1\n\n";
 
+/// No pause between the signal and the end of the listener.
+const AT_ONCE: [&str; 2] = ["--shutdown-pause-secs", "0"];
+
 /// How long what is not waited for may take all the same: a second, and what a busy machine adds.
 const SOON: Duration = Duration::from_secs(4);
 
@@ -46,7 +49,7 @@ fn terminate(router: &Router) -> Instant {
 
 #[test]
 fn half_a_head_does_not_hold_up_the_end() {
-    let mut router = Router::start(&[], &[]);
+    let mut router = Router::start(&[], &AT_ONCE);
     let mut clients = halting(&router);
     let told = terminate(&router);
     assert_eq!(router.wait().code(), Some(0));
@@ -66,7 +69,7 @@ fn streams_finish_while_half_a_head_is_given_up() {
         conn.end_stream();
         true
     });
-    let mut router = Router::start(&[worker.url()], &[]);
+    let mut router = Router::start(&[worker.url()], &AT_ONCE);
     let mut client = router.client();
     client.send_post("/generate", "", STREAM);
     client.reader.head().expect("a head");
@@ -84,7 +87,8 @@ fn streams_finish_while_half_a_head_is_given_up() {
 #[test]
 fn a_request_whose_head_has_come_is_received_and_answered() {
     let worker = Worker::fixed("{}");
-    let mut router = Router::start(&[worker.url()], &["--max-concurrent-requests", "1"]);
+    let mut router =
+        Router::start(&[worker.url()], &["--max-concurrent-requests", "1", "--shutdown-pause-secs", "0"]);
     let mut client = router.client();
     client.send("POST /generate HTTP/1.1\r\nHost: router\r\nContent-Length: 15\r\n\r\n{\"text\":");
     wait_until("the upload to begin", || router.metric("smg_router_admitted_requests ") == Some(1.0));
@@ -137,7 +141,7 @@ impl Drop for Process {
 fn a_signal_is_obeyed_from_the_first_line_on() {
     for signal in [Signal::TERM, Signal::INT] {
         for start in 0..30 {
-            let (mut process, _) = Process::start("", &[]);
+            let (mut process, _) = Process::start("", &AT_ONCE);
             kill_process(Pid::from_child(&process.0), signal).expect("it runs");
             let status = wait_for("the router to exit", || process.0.try_wait().expect("our child"));
             assert_eq!(status.code(), Some(0), "start {start}, {signal:?}: {status}");

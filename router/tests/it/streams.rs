@@ -159,7 +159,7 @@ fn a_signal_lets_streams_finish_and_refuses_new_connections() {
         conn.chunk(b"data: [DONE]\n\n");
         conn.end_stream();
     });
-    let mut router = Router::start(&[worker.url()], &[]);
+    let mut router = Router::start(&[worker.url()], &["--shutdown-pause-secs", "0"]);
     let mut client = router.client();
     client.send_post("/generate", "", BODY);
     client.reader.head().expect("a head");
@@ -180,7 +180,8 @@ fn the_grace_period_and_a_second_signal_bound_the_end() {
             conn.chunk(b"data: 1\n\n");
             let _ = when.recv();
         });
-        let mut router = Router::start(&[worker.url()], &["--shutdown-grace-period-secs", grace]);
+        let args = ["--shutdown-grace-period-secs", grace, "--shutdown-pause-secs", "0"];
+        let mut router = Router::start(&[worker.url()], &args);
         let mut client = router.client();
         client.send_post("/generate", "", BODY);
         client.reader.head().expect("a head");

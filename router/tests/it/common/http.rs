@@ -132,10 +132,15 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn connect(address: &str) -> Self {
-        let stream = TcpStream::connect(address).expect("the router listens");
+        Self::try_connect(address).expect("the router listens")
+    }
+
+    /// Unless nobody listens there.
+    pub(crate) fn try_connect(address: &str) -> Option<Self> {
+        let stream = TcpStream::connect(address).ok()?;
         stream.set_nodelay(true).expect("an option");
         let reader = Reader::new(stream.try_clone().expect("a second handle"));
-        Self { stream, reader }
+        Some(Self { stream, reader })
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {

@@ -12,8 +12,12 @@ use super::{Client, Message, wait_for};
 pub(crate) struct Router {
     child: Child,
     stdin: Option<ChildStdin>,
-    /// `host:port` for clients.
+    /// Where it says that clients are served.
+    pub(crate) url: String,
+    /// `host:port` of that.
     pub(crate) address: String,
+    /// `host:port` for operators, where they have a listener of their own.
+    pub(crate) admin: Option<String>,
     /// `host:port` of the metrics.
     pub(crate) metrics: String,
 }
@@ -62,9 +66,16 @@ impl Router {
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
         let said: serde_json::Value = serde_json::from_str(&line).expect("one line of JSON");
-        let address = |key: &str| said[key].as_str().expect("a URL").trim_start_matches("http://").to_owned();
-        let (address, metrics) = (address("listening"), address("metrics"));
-        Self { stdin: child.stdin.take(), child, address, metrics }
+        let url = |key: &str| said[key].as_str().map(str::to_owned);
+        let address = |key: &str| url(key)?.split_once("://").map(|(_, address)| address.to_owned());
+        Self {
+            stdin: child.stdin.take(),
+            child,
+            url: url("listening").expect("a URL"),
+            address: address("listening").expect("a URL"),
+            admin: address("admin"),
+            metrics: address("metrics").expect("a URL"),
+        }
     }
 
     pub(crate) fn client(&self) -> Client {

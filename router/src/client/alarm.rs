@@ -1,0 +1,28 @@
+//! A timer whose end moves more often than it rings.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// Set anew only when it rings, or would ring too late: a request's begin and end do not touch the runtime's timers.
+#[derive(Debug, Default)]
+pub(super) struct Alarm(Option<Pin<Box<Sleep>>>);
+
+impl Alarm {
+    /// Ready from `end` on.
+    pub(super) fn poll_until(&mut self, end: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        let timer = self.0.get_or_insert_with(|| Box::pin(sleep_until(end)));
+        if timer.deadline() > end {
+            timer.as_mut().reset(end);
+        }
+        while timer.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= end {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(end);
+        }
+        Poll::Pending
+    }
+}
