@@ -192,7 +192,7 @@ impl Refusal {
                 "Not every healthy worker generated a token; `failed` names those that did not."
             }
             Self::NoWorkers { .. } => {
-                "The router has no workers. Its operator must name some with --worker-urls."
+                "The router has no workers. Its operator must name some with --worker-urls or POST /workers."
             }
             Self::NoneHealthy { .. } => {
                 "None of the router's workers is healthy. Try again later; its operator sees which in /workers."

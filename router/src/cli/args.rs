@@ -30,7 +30,7 @@ use crate::config::{Config, ConnectionLimits, Settings};
 /// A streaming reverse proxy for SGLang workers.
 #[derive(Parser)]
 #[command(name = "router", version, max_term_width = 120, after_help = EXIT_CODES)]
-#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(disable_help_subcommand = true)]
 struct Args {
     #[command(flatten)]
     traffic: TrafficArgs,
@@ -88,6 +88,9 @@ pub(super) fn parse(
     let command = command();
     // By itself first: what is wrong with the command line is not to be blamed on a file, and a file is named in it.
     let typed = command.clone().try_get_matches_from(&arguments)?;
+    if let Some(name) = typed.subcommand_name() {
+        return Err(Stop::Wrong(format!("'{name}' comes before all flags: router {name} …")));
+    }
     let file = typed.get_one::<PathBuf>("config").map(|path| File::read(path, &command)).transpose()?;
     let File { mut layer, mut workers } = file.unwrap_or_default();
     let variables = Layer::of_environment(environment)?;

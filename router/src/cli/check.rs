@@ -34,7 +34,10 @@ pub(super) fn report(parsed: &Parsed) -> String {
         let _ = writeln!(out, "[{section}]");
         let own = |value: &&Value| value.section == *section && is_of_use(value, config);
         for value in config.source.values.0.iter().filter(own) {
-            line(&mut out, &text(value, config), &value.source);
+            match text(value, config) {
+                Some(text) => line(&mut out, &text, &value.source),
+                None => out.push_str(&format!("# {} is not set\n", value.key)),
+            }
         }
         out.push('\n');
     }
@@ -58,16 +61,16 @@ fn line(out: &mut String, text: &str, source: &str) {
     let _ = writeln!(out, "{text:COLUMN$}  # {source}");
 }
 
-/// `key = value`, or a remark where there is none or it must not be seen.
-fn text(value: &Value, config: &Config) -> String {
+/// `key = value`, or a remark where it must not be seen; `None`: there is no value.
+fn text(value: &Value, config: &Config) -> Option<String> {
     let Value { key, id, shape, .. } = value;
     let option = config.policy.options().find(|(spec, _)| value.section == POLICY && spec.key == id);
     let default = option.map(|(_, value)| vec![value.as_argument()]);
-    match value.texts.clone().or(default) {
-        Some(_) if sections::is_secret(id) => format!("# {key} = (set)"),
-        Some(texts) => format!("{key} = {}", literal(*shape, &texts)),
-        None => format!("# {key} is not set"),
-    }
+    let texts = value.texts.clone().or(default)?;
+    Some(match sections::is_secret(id) {
+        true => format!("# {key} = (set)"),
+        false => format!("{key} = {}", literal(*shape, &texts)),
+    })
 }
 
 fn literal(shape: Shape, texts: &[String]) -> String {
@@ -77,8 +80,10 @@ fn literal(shape: Shape, texts: &[String]) -> String {
         (Shape::Number, [text]) => figure(text),
         (Shape::Text, [text]) => quoted(text),
         (_, texts) => {
-            let words = texts.iter().flat_map(|text| text.split_whitespace()).map(quoted);
-            format!("[{}]", words.collect::<Vec<_>>().join(", "))
+            let words: Vec<&str> = texts.iter().flat_map(|text| text.split_whitespace()).collect();
+            let are_numbers = words.iter().all(|word| word.parse::<f64>().is_ok_and(f64::is_finite));
+            let item = |word: &&str| if are_numbers { figure(word) } else { quoted(word) };
+            format!("[{}]", words.iter().map(item).collect::<Vec<_>>().join(", "))
         }
     }
 }

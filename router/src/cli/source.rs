@@ -72,18 +72,6 @@ impl Values {
     }
 }
 
-impl Source {
-    /// The flags with other values than in `other`; but for those of the workers and the policy, which can be changed while
-    /// the router runs.
-    #[cfg_attr(not(test), expect(dead_code, reason = "nothing is read again while the router runs yet"))]
-    pub(crate) fn fixed_differences(&self, other: &Self) -> Vec<String> {
-        let pairs = self.values.0.iter().zip(&other.values.0);
-        let is_fixed = |value: &Value| value.section != POLICY && value.id != "worker_urls";
-        let changed = pairs.filter(|(one, other)| is_fixed(one) && one.texts != other.texts);
-        changed.map(|(value, _)| sections::flag(&value.id)).collect()
-    }
-}
-
 // The values may be keys.
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

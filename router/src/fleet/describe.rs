@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::Uri;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::{Facts, Member};
 use crate::shared::Shared;
@@ -18,7 +19,7 @@ const MODELS: &str = "/v1/models";
 const SERVER_INFO: [&str; 2] = ["/server_info", "/get_server_info"];
 const MODEL_INFO: [&str; 2] = ["/model_info", "/get_model_info"];
 
-/// For all that is asked at one time.
+/// For each thing that is asked.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A worker may come back as another one behind the same address.
@@ -40,45 +41,67 @@ struct Model {
     parent: Option<String>,
 }
 
-/// Asks one worker for ever, at once at first unless it `is_known`. One that has nothing to say keeps what was known of
-/// it.
+/// What came of asking once.
+#[derive(Debug)]
+pub(super) struct Said {
+    /// It told what it serves, or that it does not tell.
+    models: bool,
+    /// It described itself.
+    server: bool,
+}
+
+impl Said {
+    /// Whether it need not be asked again soon.
+    pub(super) fn is_answer(&self) -> bool {
+        self.models
+    }
+}
+
+/// Asks one worker for ever, at once at first unless it `is_known`. What it does not say stays as it was known.
 pub(super) async fn watch(shared: &Arc<Shared>, member: &Member, is_known: bool) {
     let mut pause = if is_known { RENEWAL } else { Duration::ZERO };
     loop {
         tokio::time::sleep(pause).await;
-        pause = if once(shared, member).await { RENEWAL } else { REPETITION };
+        pause = if once(shared, member).await.is_answer() { RENEWAL } else { REPETITION };
     }
 }
 
 /// Asks a worker that was away. Unless it says that it is still the same one, its cache is not believed in.
 pub(super) async fn anew(shared: &Arc<Shared>, member: &Member) {
     let before = member.facts().instance;
-    once(shared, member).await;
-    // Where it changed, that was noticed.
-    if before.is_none() && member.facts().instance.is_none() {
+    let said = once(shared, member).await;
+    if !said.server || before.is_none() || member.facts().instance != before {
         shared.forget_cache(member.id);
     }
 }
 
-/// Asks once; whether anything came back.
-pub(super) async fn once(shared: &Arc<Shared>, member: &Member) -> bool {
-    let asked = async {
-        tokio::join!(
-            answer(shared, member, &[MODELS]),
-            answer(shared, member, &SERVER_INFO),
-            answer(shared, member, &MODEL_INFO)
-        )
-    };
-    let Ok((models, server, model)) = tokio::time::timeout(TIMEOUT, asked).await else { return false };
+/// Asks once.
+pub(super) async fn once(shared: &Arc<Shared>, member: &Member) -> Said {
+    let (models, server, model) = tokio::join!(
+        answer(shared, member, &[MODELS]),
+        answer(shared, member, &SERVER_INFO),
+        answer(shared, member, &MODEL_INFO)
+    );
     let answered = models.is_ok();
     let [models, server, model] = [models, server, model].map(|answer| answer.ok().flatten());
-    let object = |body: Option<Bytes>| body.and_then(|body| serde_json::from_slice(&body).ok());
-    let facts =
-        facts(models.as_deref(), &object(server).unwrap_or_default(), &object(model).unwrap_or_default());
-    if facts != Facts::default() {
-        learn(shared, member, facts);
+    let object =
+        |body: Option<Bytes>| body.and_then(|body| serde_json::from_slice::<Map<String, Value>>(&body).ok());
+    let server = object(server);
+    let said = Said { models: answered, server: server.is_some() };
+    let found =
+        facts(models.as_deref(), server.as_ref().unwrap_or(&Map::new()), &object(model).unwrap_or_default());
+    learn(shared, member, found.after(member.facts(), said.server));
+    said
+}
+
+impl Facts {
+    /// With what was known before, where nothing is said: a question that was lost, or is not answered just now, is no
+    /// news of a worker.
+    fn after(self, before: Self, has_server: bool) -> Self {
+        let model = self.model.clone().or_else(|| before.model.clone());
+        let latest = if has_server { self } else { before };
+        Self { model, ..latest }
     }
-    answered
 }
 
 /// Takes what a worker says of itself for true.
@@ -99,10 +122,12 @@ fn learn(shared: &Arc<Shared>, member: &Member, facts: Facts) {
 /// The body of the first of these paths that there is.
 ///
 /// # Errors
-/// Nobody answered.
+/// Nobody answered in time.
 async fn answer(shared: &Shared, member: &Member, paths: &[&'static str]) -> Result<Option<Bytes>, ()> {
+    let end = Instant::now() + TIMEOUT;
     for path in paths {
-        let question = Probe { path: Uri::from_static(path), member, timeout: TIMEOUT };
+        let timeout = end.saturating_duration_since(Instant::now());
+        let question = Probe { path: Uri::from_static(path), member, timeout };
         match probe(&shared.background.pool, question).await {
             Ok((status, body)) if status.is_success() => return Ok(Some(body)),
             Ok(_) => {}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use router_core::ids::WorkerId;
+use router_core::Worker;
 use tokio::time::Instant;
 
 use super::{Member, Stage};
@@ -45,14 +45,20 @@ async fn go(shared: &Arc<Shared>, member: &Member, limit: Duration) {
     }
 }
 
-/// Whether nobody else is there, and somebody is about to come.
+/// Whether nobody else is there for its requests, and somebody is about to come.
 fn is_last(shared: &Shared, member: &Member) -> bool {
     let books = shared.books.lock();
-    let rows = books.router.workers(0);
-    let healthy: Vec<WorkerId> = rows.filter(|row| row.worker.healthy).map(|row| row.worker.id).collect();
-    let is_well = |id| healthy.binary_search(&id).is_ok();
-    let others = || books.members().iter().filter(|other| other.id != member.id);
-    let is_there = |other: &Arc<Member>| other.stage() == Stage::Ready && is_well(other.id);
-    let is_coming = |other: &Arc<Member>| other.stage().is_coming() && other.since.elapsed() < SUCCESSION;
-    is_well(member.id) && !others().any(is_there) && others().any(is_coming)
+    let all = || books.router.workers(0).map(|row| row.worker).zip(books.members());
+    let Some((own, _)) = all().find(|(worker, _)| worker.id == member.id) else { return false };
+    let others = || all().filter(|(worker, _)| worker.id != own.id && stands_in(worker, own));
+    let is_there = |(worker, other): (&Worker, &Arc<Member>)| worker.healthy && other.stage() == Stage::Ready;
+    let is_coming =
+        |(_, other): (&Worker, &Arc<Member>)| other.stage().is_coming() && other.since.elapsed() < SUCCESSION;
+    own.healthy && !others().any(is_there) && others().any(is_coming)
+}
+
+/// Whether one may serve the requests of the other: one that has not said what it serves may.
+fn stands_in(other: &Worker, own: &Worker) -> bool {
+    let is_model = own.model.is_none() || other.model.is_none() || own.model == other.model;
+    own.role == other.role && is_model
 }

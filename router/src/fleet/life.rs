@@ -15,7 +15,7 @@ use crate::shared::Shared;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Begins a worker's life, or begins it again.
+/// Begins a worker's life.
 pub(super) fn begin(shared: &Arc<Shared>, member: &Arc<Member>) {
     let newcomer = shared.newcomers.announce();
     let live = live(Arc::clone(shared), Arc::clone(member), newcomer);
@@ -25,14 +25,15 @@ pub(super) fn begin(shared: &Arc<Shared>, member: &Arc<Member>) {
 async fn live(shared: Arc<Shared>, member: Arc<Member>, newcomer: Newcomer) {
     let rounds = &shared.rounds;
     let health = rounds.health.as_ref().filter(|_| member.terms().health_check);
-    let came = match health {
-        Some(health) => come(&shared, &member, health, newcomer).await,
+    let described = match health {
+        Some(health) => match come(&shared, &member, health, newcomer).await {
+            Some(described) => described,
+            None => return,
+        },
         // Nobody can say when it is there, so it is there.
-        None => join(&shared, &member),
+        None if join(&shared, &member) => false,
+        None => return,
     };
-    if !came {
-        return;
-    }
     let watch_health = async {
         if let Some(health) = health {
             health::watch(&shared, &member, health).await;
@@ -41,12 +42,17 @@ async fn live(shared: Arc<Shared>, member: Arc<Member>, newcomer: Newcomer) {
     tokio::join!(
         watch_health,
         loads::watch(&shared, &member, rounds.load_poll_interval),
-        describe::watch(&shared, &member, health.is_some()),
+        describe::watch(&shared, &member, described),
     );
 }
 
-/// Probes a worker until it is there; false if it did not come in time.
-async fn come(shared: &Arc<Shared>, member: &Member, health: &HealthConfig, newcomer: Newcomer) -> bool {
+/// Probes a worker until it is there; whether it has said what it is. Nothing if it did not come in time.
+async fn come(
+    shared: &Arc<Shared>,
+    member: &Member,
+    health: &HealthConfig,
+    newcomer: Newcomer,
+) -> Option<bool> {
     let end = Instant::now() + shared.rounds.startup_timeout;
     let mut newcomer = Some(newcomer);
     let mut pause = FIRST_PAUSE;
@@ -55,10 +61,10 @@ async fn come(shared: &Arc<Shared>, member: &Member, health: &HealthConfig, newc
         let problem = match health::ask(shared, member, health).await {
             Some(health::Verdict::Good) => {
                 member.metrics.checked(true);
-                describe::once(shared, member).await;
+                let described = describe::once(shared, member).await.is_answer();
                 let joined = join(shared, member);
                 drop(newcomer);
-                return joined;
+                return joined.then_some(described);
             }
             Some(verdict) => {
                 member.metrics.checked(false);
@@ -70,7 +76,8 @@ async fn come(shared: &Arc<Shared>, member: &Member, health: &HealthConfig, newc
             tracing::warn!(worker = %member.address.url, "not there yet: {problem}");
         }
         if Instant::now() >= end {
-            return fail(shared, member, &problem);
+            fail(shared, member, &problem);
+            return None;
         }
         member.advance(Stage::is_coming, Stage::Probing(Some(problem)));
         tokio::time::sleep(pause).await;
@@ -88,10 +95,9 @@ fn join(shared: &Shared, member: &Member) -> bool {
     joined
 }
 
-fn fail(shared: &Shared, member: &Member, problem: &str) -> bool {
+fn fail(shared: &Shared, member: &Member, problem: &str) {
     let seconds = shared.rounds.startup_timeout.as_secs();
     let reason = format!("not there within {seconds} s: {problem}");
     tracing::error!(worker = %member.address.url, "{reason}; register it again once it is there");
     member.advance(Stage::is_coming, Stage::Failed(reason));
-    false
 }

@@ -17,30 +17,24 @@ pub(crate) const MAX_WORKERS: usize = 10_000;
 pub(crate) enum Registered {
     /// It is new.
     New(Arc<Member>),
-    /// It was there. If it had not come in its time it gets another chance.
+    /// It was there, and stays as it is.
     Known(Arc<Member>),
     /// There are [`MAX_WORKERS`].
     Full,
 }
 
-/// Makes a worker known and begins to probe it. One that is leaving begins anew: it goes at once, and what runs there
-/// goes on.
+/// Makes a worker known and begins to probe it. One that is leaving, or did not come in its time, begins anew: it goes at
+/// once, and what runs there goes on.
 pub(crate) fn register(shared: &Arc<Shared>, address: &Address, terms: Terms) -> Registered {
     let identity = Identity::of(address);
     let now_ns = shared.clock.now_ns();
     let mut books = shared.books.lock();
     match books.find(identity) {
-        Some(leaving) if leaving.stage() == Stage::Draining => {
-            books.remove(now_ns, &leaving);
-            shared.belief.remove(leaving.id);
+        Some(former) if matches!(former.stage(), Stage::Draining | Stage::Failed(_)) => {
+            books.remove(now_ns, &former);
+            shared.belief.remove(former.id);
         }
-        Some(known) => {
-            drop(books);
-            if known.advance(|stage| matches!(stage, Stage::Failed(_)), Stage::Pending) {
-                life::begin(shared, &known);
-            }
-            return Registered::Known(known);
-        }
+        Some(known) => return Registered::Known(known),
         None => {}
     }
     if books.members().len() >= MAX_WORKERS {
@@ -50,7 +44,8 @@ pub(crate) fn register(shared: &Arc<Shared>, address: &Address, terms: Terms) ->
     let id = books.router.register_worker(now_ns, spec);
     let member = Arc::new(Member::new(id, address.clone(), terms, shared.background.pools));
     books.add(Arc::clone(&member));
-    drop(books);
+    // Under the lock: whoever takes it out again must find what is to be ended.
     life::begin(shared, &member);
+    drop(books);
     Registered::New(member)
 }

@@ -145,7 +145,8 @@ fn what_is_wrong_as_a_whole_is_named_in_one_line() {
         (&["--control-plane-api-keys", "a:b:admin"], "--control-plane-api-keys: key 1 is not of the form"),
         (&["--control-plane-api-keys", "a:b:user:k a::admin:l"], "key 2 has the id of one before it"),
         (&["chekc"], "'check'"),
-        (&["--seed", "1", "check"], "'check'"),
+        (&["--seed", "1", "check"], "'check' comes before all flags"),
+        (&["--api-key", "a", "b"], "'b'"),
     ] {
         let message = refusal(args);
         assert!(message.contains(named), "{args:?}: {message}");

@@ -37,3 +37,4 @@ mod tls_server;
 mod unicode;
 mod uploads;
 mod upstream_tls;
+mod workers;

@@ -49,24 +49,26 @@ fn requests_and_answers_pass_and_connections_are_kept() {
     let authority = Authority::new("ours");
     for (name, host) in [("127.0.0.1", "127.0.0.1"), ("localhost", "LocalHost")] {
         let worker = Worker::start(|conn, request| {
-            conn.answer("200 OK", "", &request.body);
+            let connection = conn.stream.peer_addr().expect("connected");
+            conn.answer("200 OK", &format!("X-Connection: {connection}\r\n"), &request.body);
             true
         });
         let front = Front::start(&worker, &authority.identity(name), Asks::Nothing);
         let port = front.address.rsplit(':').next().expect("a port");
         let url = format!("https://{host}:{port}");
         let router = Router::start(&[url], &[&trusting(&authority)[..], &["--threads", "1"]].concat());
-        wait_until("the questions to be over", || worker.connections() > 0);
+        wait_until("the worker to be ready", || is_healthy(&router));
         let long = vec![b'x'; 3 << 20];
-        for body in [BODY, &long, BODY] {
+        let ask = |body: &[u8]| {
             let answer = router.post("/generate", body);
             assert_eq!((answer.status(), answer.body == body), (200, true), "{name}");
-        }
+            answer.header("x-connection").expect("a connection").to_owned()
+        };
+        let connections = [BODY, &long, BODY].map(ask);
+        assert!(connections.iter().all(|connection| *connection == connections[0]), "{connections:?}");
         let seen = worker.seen();
         assert!(seen.iter().all(|request| request.header("host") == Some(&format!("{host}:{port}"))));
         let protocols = front.protocols.lock().expect("not poisoned").clone();
-        // Questions for health and model may have taken one each.
-        assert!(protocols.len() <= 3, "{protocols:?}");
         assert!(protocols.iter().all(|agreed| agreed == "http/1.1"), "{protocols:?}");
         assert!(is_healthy(&router));
     }

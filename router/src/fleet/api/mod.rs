@@ -110,15 +110,22 @@ async fn change(
     Ok(accepted(&member, "changed"))
 }
 
+/// Longest time to drain, in seconds: about three years.
+const MAX_DRAIN_SECS: u64 = 100_000_000;
+
 /// `drain_timeout_secs` in the query goes before the router's own.
 fn remove(shared: &Arc<Shared>, id: &str, query: Option<&str>) -> Result<Response<Body>, Problem> {
     let member = find(shared, id)?;
     let asked = query.unwrap_or("").split('&').find_map(|pair| pair.strip_prefix("drain_timeout_secs="));
     let limit = match asked {
         None => shared.settings.drain_timeout,
-        Some(text) => text.parse().map(Duration::from_secs).map_err(|_| {
-            Problem::bad(format!("drain_timeout_secs: `{text}` is not a whole number of seconds"))
-        })?,
+        Some(text) => {
+            let seconds = text.parse().ok().filter(|seconds| *seconds <= MAX_DRAIN_SECS);
+            seconds.map(Duration::from_secs).ok_or_else(|| {
+                let range = format!("a whole number of seconds from 0 to {MAX_DRAIN_SECS}");
+                Problem::bad(format!("drain_timeout_secs: `{text}` is not {range}"))
+            })?
+        }
     };
     let message = if drain(shared, &member, limit) {
         "it gets no new requests, and is removed once those that run there have ended"

@@ -112,6 +112,11 @@ impl Router {
         [words.next().expect("the soft limit"), words.next().expect("the hard limit")]
     }
 
+    /// How many files it has open, sockets too.
+    pub(crate) fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("proc").count()
+    }
+
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("proc");
         let line = status.lines().find(|line| line.starts_with("VmRSS")).expect("a size");

@@ -98,7 +98,11 @@ impl Worker {
         Self::probed_at("127.0.0.1:0", serve)
     }
 
-    fn probed_at(address: &str, serve: impl Fn(&mut Conn, &Message) -> bool + Send + Sync + 'static) -> Self {
+    /// The same at this address.
+    pub(crate) fn probed_at(
+        address: &str,
+        serve: impl Fn(&mut Conn, &Message) -> bool + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind(address).expect("a free port");
         let address = listener.local_addr().expect("an address").to_string();
         let worker =

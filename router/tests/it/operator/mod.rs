@@ -11,6 +11,7 @@ mod loads;
 mod models;
 mod routes;
 mod simulated;
+mod surfaces;
 
 use std::io::Read as _;
 
