@@ -25,6 +25,7 @@ mod metrics;
 mod models;
 mod operator;
 mod passthrough;
+mod reload;
 mod request_ids;
 mod retries;
 mod routing;
