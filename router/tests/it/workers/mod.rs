@@ -2,6 +2,7 @@
 
 mod api;
 mod churn;
+mod cold;
 mod drain;
 mod engine;
 mod facts;
