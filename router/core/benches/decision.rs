@@ -7,7 +7,8 @@ use router_core::ids::WorkerId;
 use router_core::index::Matches;
 use router_core::prompt::PromptView;
 use router_core::{
-    Outcome, PolicyConfig, Role, RouteRequest, Router, RouterConfig, RoutingKeys, WarmUp, WorkerSpec,
+    BreakerConfig, Outcome, PolicyConfig, Role, RouteRequest, Router, RouterConfig, RoutingKeys, WarmUp,
+    WorkerSpec,
 };
 
 const POLICIES: [&str; 4] = ["cache_aware", "power_of_two", "prefix_hash", "round_robin"];
@@ -15,7 +16,7 @@ const FLEETS: [u32; 2] = [8, 500];
 
 fn request(router: &Router) -> RouteRequest<'static> {
     RouteRequest {
-        scope: router.scope(Role::Regular, None).expect("it is always there"),
+        scope: router.scope(Role::Regular, Some("meta-llama/Llama-3.1-8B-Instruct")).expect("it is known"),
         prompt: PromptView::Text(&[b'x'; 1000]),
         prompt_tokens: 250,
         output_budget: None,
@@ -28,15 +29,17 @@ fn request(router: &Router) -> RouteRequest<'static> {
 fn router(policy: &str, workers: u32, cold: u32) -> Router {
     let warm_up = (cold > 0).then_some(WarmUp { duration_ns: u64::MAX, share: 1.0 });
     let policy = PolicyConfig::new(policy).expect("a policy of the table");
+    let breaker = Some(BreakerConfig::default());
     let mut router =
-        Router::new(RouterConfig { warm_up, ..RouterConfig::new(policy, 1) }).expect("it can work");
+        Router::new(RouterConfig { warm_up, breaker, ..RouterConfig::new(policy, 1) }).expect("it can work");
     for n in 0..workers {
         // What is there when others join has worked.
         if n == workers - cold {
             book(&mut router, 2 * n);
         }
         let url = format!("http://10.0.{}.{}:30000", n / 256, n % 256);
-        router.add_worker(0, WorkerSpec { url, model: None, role: Role::Regular });
+        let model = Some("meta-llama/Llama-3.1-8B-Instruct".to_owned());
+        router.add_worker(0, WorkerSpec { url, model, role: Role::Regular });
     }
     book(&mut router, 2 * if cold == 0 { workers } else { cold });
     router

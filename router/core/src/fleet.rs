@@ -5,8 +5,12 @@
 //! healthy, and whether it is about to leave. A worker's id is its place in the order of adding. It is never given to
 //! another one.
 
+mod scope;
+
 use crate::request::UnknownModel;
 use crate::{ScopeId, WorkerId};
+pub(crate) use scope::Workers;
+use scope::{Models, Scope};
 
 /// What a worker does for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,34 +66,6 @@ pub struct Worker {
     pub draining: bool,
 }
 
-/// What a scope takes in: the workers of a role, as far as they serve certain models.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Scope {
-    role: Role,
-    models: Models,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Models {
-    /// Whatever they serve.
-    Every,
-    /// This one, or they have not said which.
-    One(String),
-    /// They have not said which.
-    Unstated,
-}
-
-impl Scope {
-    fn covers(&self, worker: &Worker) -> bool {
-        let serves = match (&self.models, &worker.model) {
-            (Models::Every, _) | (_, None) => true,
-            (Models::One(wanted), Some(served)) => wanted == served,
-            (Models::Unstated, Some(_)) => false,
-        };
-        self.role == worker.role && serves
-    }
-}
-
 /// All workers, ordered by id.
 #[derive(Debug)]
 pub(crate) struct Fleet {
@@ -114,7 +90,7 @@ impl Worker {
 
 impl Fleet {
     pub(crate) fn new() -> Self {
-        let fixed = |role| [Models::Every, Models::Unstated].map(|models| Scope { role, models });
+        let fixed = |role| [Models::Every, Models::Unstated].map(|models| Scope::new(role, models));
         let scopes = Role::ALL.into_iter().flat_map(fixed).collect();
         Self { workers: Vec::new(), next_id: 0, scopes }
     }
@@ -127,25 +103,32 @@ impl Fleet {
         self.ensure_scope(role, model.as_deref());
         let at = self.workers.len();
         self.workers.push(Worker { id, url, model, role, healthy, draining: false });
+        self.enlist(at);
         &self.workers[at]
     }
 
     /// Takes a worker out; false if there is none of that id.
     pub(crate) fn remove(&mut self, id: WorkerId) -> bool {
-        let place = self.place(id);
-        place.map(|at| self.workers.remove(at)).is_some()
+        let Some(at) = self.place(id) else { return false };
+        self.workers.remove(at);
+        self.scopes.iter_mut().for_each(|scope| scope.strike(id));
+        true
     }
 
     /// Sets the health flag; whether that changed it.
     pub(crate) fn set_healthy(&mut self, id: WorkerId, healthy: bool) -> bool {
         let Some(at) = self.place(id) else { return false };
-        std::mem::replace(&mut self.workers[at].healthy, healthy) != healthy
+        let changed = std::mem::replace(&mut self.workers[at].healthy, healthy) != healthy;
+        self.enlist(at);
+        changed
     }
 
     /// Sets the draining flag; whether that changed it.
     pub(crate) fn set_draining(&mut self, id: WorkerId) -> bool {
         let Some(at) = self.place(id) else { return false };
-        !std::mem::replace(&mut self.workers[at].draining, true)
+        let changed = !std::mem::replace(&mut self.workers[at].draining, true);
+        self.enlist(at);
+        changed
     }
 
     /// Sets the model; whether that changed it.
@@ -155,6 +138,7 @@ impl Fleet {
         let worker = &mut self.workers[at];
         let changed = worker.model != model;
         worker.model = model;
+        self.enlist(at);
         changed
     }
 
@@ -197,24 +181,23 @@ impl Fleet {
         self.place(id).map(|at| &self.workers[at])
     }
 
-    /// The workers of a scope, healthy or not, draining or not.
-    pub(crate) fn members(&self, scope: ScopeId) -> impl Iterator<Item = &Worker> {
-        let scope = self.scopes.get(scope.0 as usize);
-        self.workers.iter().filter(move |worker| scope.is_some_and(|scope| scope.covers(worker)))
+    /// The workers of a scope; `None` if there is no such scope.
+    pub(crate) fn workers_of(&self, scope: ScopeId) -> Option<&Workers> {
+        self.scopes.get(scope.0 as usize).map(|scope| &scope.workers)
     }
 
     /// Who gets a request for a model that nobody has stated: everybody, as long as there is no doubt which model is
     /// meant; otherwise those that have not said what they serve, and nobody if there are none.
     fn who_may_serve_others(&self, role: Role) -> Option<Models> {
-        let mut stated = None;
-        let (mut several, mut unstated) = (false, false);
-        for worker in self.workers.iter().filter(|worker| worker.role == role) {
-            match &worker.model {
-                None => unstated = true,
-                Some(model) => several |= *stated.get_or_insert(model) != model,
-            }
-        }
-        match (several, unstated) {
+        let of_unstated = |scope: &&Scope| scope.role == role && scope.models == Models::Unstated;
+        let unstated = self.scopes.iter().find(of_unstated).map_or(0, |scope| scope.workers.members.len());
+        // Those that have not said which are members of every model's scope.
+        let is_stated = |scope: &&Scope| {
+            let is_one = matches!(scope.models, Models::One(_));
+            scope.role == role && is_one && scope.workers.members.len() > unstated
+        };
+        let several = self.scopes.iter().filter(is_stated).nth(1).is_some();
+        match (several, unstated > 0) {
             (false, _) => Some(Models::Every),
             (true, true) => Some(Models::Unstated),
             (true, false) => None,
@@ -223,10 +206,18 @@ impl Fleet {
 
     fn ensure_scope(&mut self, role: Role, model: Option<&str>) {
         let Some(model) = model else { return };
-        let scope = Scope { role, models: Models::One(model.to_owned()) };
-        if !self.scopes.contains(&scope) {
-            self.scopes.push(scope);
+        let models = Models::One(model.to_owned());
+        if self.scopes.iter().any(|scope| scope.role == role && scope.models == models) {
+            return;
         }
+        let mut scope = Scope::new(role, models);
+        self.workers.iter().for_each(|worker| scope.enlist(worker));
+        self.scopes.push(scope);
+    }
+
+    fn enlist(&mut self, at: usize) {
+        let worker = &self.workers[at];
+        self.scopes.iter_mut().for_each(|scope| scope.enlist(worker));
     }
 
     fn place(&self, id: WorkerId) -> Option<usize> {
@@ -235,113 +226,4 @@ impl Fleet {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn spec(url: &str, model: Option<&str>, role: Role) -> WorkerSpec {
-        WorkerSpec { url: url.into(), model: model.map(str::to_owned), role }
-    }
-
-    fn ids(fleet: &Fleet, role: Role, model: Option<&str>) -> Vec<u32> {
-        fleet.members(fleet.scope(role, model).expect("a known model")).map(|worker| worker.id.0).collect()
-    }
-
-    #[test]
-    fn a_scope_is_one_role_and_one_model_or_all() {
-        let mut fleet = Fleet::new();
-        fleet.add(spec("a", Some("m1"), Role::Regular), true);
-        fleet.add(spec("b", Some("m2"), Role::Regular), true);
-        fleet.add(spec("c", None, Role::Regular), true);
-        fleet.add(spec("d", Some("m1"), Role::Prefill), true);
-        assert_eq!(ids(&fleet, Role::Regular, None), [0, 1, 2]);
-        assert_eq!(
-            ids(&fleet, Role::Regular, Some("m1")),
-            [0, 2],
-            "a worker of no stated model serves every one"
-        );
-        assert_eq!(ids(&fleet, Role::Regular, Some("made up")), [2], "two others are stated");
-        assert_eq!(ids(&fleet, Role::Prefill, Some("m1")), [3]);
-        assert_eq!(ids(&fleet, Role::Decode, None), [] as [u32; 0]);
-    }
-
-    #[test]
-    fn scopes_differ_by_role_and_stay_when_workers_go() {
-        let mut fleet = Fleet::new();
-        fleet.add(spec("a", Some("m"), Role::Prefill), true);
-        let prefill = fleet.scope(Role::Prefill, Some("m"));
-        fleet.add(spec("b", Some("m"), Role::Decode), true);
-        assert_ne!(prefill, fleet.scope(Role::Decode, Some("m")));
-        assert!(fleet.remove(WorkerId(0)));
-        assert!(!fleet.remove(WorkerId(0)));
-        assert_eq!(prefill, fleet.scope(Role::Prefill, Some("m")));
-    }
-
-    #[test]
-    fn a_made_up_model_is_refused_only_where_everybody_says_another() {
-        let scope = |models: &[Option<&str>], name: &str| {
-            let mut fleet = Fleet::new();
-            for model in models {
-                fleet.add(spec("a", *model, Role::Regular), true);
-            }
-            fleet.add(spec("p", Some("q1"), Role::Prefill), true);
-            fleet.add(spec("p", Some("q2"), Role::Prefill), true);
-            fleet.scope(Role::Regular, Some(name)).map(|scope| fleet.scope_model(scope).map(str::to_owned))
-        };
-        let all = Ok(None);
-        let found = |name: &str| Ok(Some(name.to_owned()));
-        assert_eq!(scope(&[Some("m1"), Some("m2")], "x"), Err(UnknownModel));
-        assert_eq!(scope(&[Some("m1"), Some("m2"), None], "x"), all, "the last one may serve it");
-        assert_eq!(scope(&[None, Some("m1"), Some("m2")], "x"), all);
-        assert_eq!(scope(&[Some("m1"), Some("m1")], "x"), all, "there is no doubt who is meant");
-        assert_eq!(scope(&[], "x"), all, "other roles have no say");
-        for name in ["m1", "m1:adapter", "m1:adapter:2"] {
-            assert_eq!(scope(&[Some("m1"), Some("m2")], name), found("m1"), "{name}");
-        }
-        for name in ["m1x:adapter", ":m1", "adapter:m1", ""] {
-            assert_eq!(scope(&[Some("m1"), Some("m2")], name), Err(UnknownModel), "{name}");
-        }
-        assert_eq!(scope(&[Some("m1"), Some("m1:8b")], "m1:8b"), found("m1:8b"), "a full name comes first");
-    }
-
-    #[test]
-    fn a_made_up_model_goes_to_no_worker_of_another() {
-        let mut fleet = Fleet::new();
-        for model in [Some("m1"), Some("m2"), None] {
-            fleet.add(spec("a", model, Role::Regular), true);
-        }
-        assert_eq!(ids(&fleet, Role::Regular, Some("x")), [2]);
-        assert_eq!(ids(&fleet, Role::Regular, Some("m1")), [0, 2]);
-        assert_eq!(ids(&fleet, Role::Regular, None), [0, 1, 2]);
-        fleet.set_model(WorkerId(1), Some("m1".into()));
-        assert_eq!(ids(&fleet, Role::Regular, Some("x")), [0, 1, 2], "one model, and no doubt who is meant");
-    }
-
-    #[test]
-    fn a_model_that_is_found_out_later_changes_the_scopes() {
-        let mut fleet = Fleet::new();
-        fleet.add(spec("a", None, Role::Regular), true);
-        fleet.add(spec("b", None, Role::Regular), true);
-        assert!(
-            fleet.set_model(WorkerId(0), Some("m1".into()))
-                && fleet.set_model(WorkerId(1), Some("m2".into()))
-        );
-        assert!(!fleet.set_model(WorkerId(1), Some("m2".into())), "no news");
-        assert!(!fleet.set_model(WorkerId(7), Some("m7".into())), "nobody");
-        assert_eq!(ids(&fleet, Role::Regular, Some("m1")), [0]);
-        assert_eq!(fleet.scope(Role::Regular, Some("m7")), Err(UnknownModel));
-        let before = fleet.scope(Role::Regular, Some("m2"));
-        assert!(fleet.set_model(WorkerId(1), Some("m1".into())));
-        assert_eq!(ids(&fleet, Role::Regular, Some("m1")), [0, 1]);
-        assert_eq!(fleet.scope(Role::Regular, Some("m2")), before, "a scope stays");
-        assert!(fleet.set_model(WorkerId(1), None));
-        assert_eq!(ids(&fleet, Role::Regular, Some("m2")), [1]);
-    }
-
-    #[test]
-    fn ids_are_never_given_twice() {
-        let mut fleet = Fleet::new();
-        fleet.add(spec("a", None, Role::Regular), true);
-        fleet.remove(WorkerId(0));
-        assert_eq!(fleet.add(spec("a", None, Role::Regular), true).id, WorkerId(1));
-    }
-}
+mod tests;

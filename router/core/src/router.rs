@@ -10,7 +10,7 @@ mod warm_up;
 mod workers;
 
 use doubt::Doubts;
-use eligible::{Members, Survey};
+use eligible::Survey;
 pub use warm_up::WarmUp;
 use warm_up::WarmUps;
 pub use workers::WorkerView;
@@ -197,9 +197,8 @@ impl Router {
         request: &RouteRequest<'_>,
         matches: &Matches,
     ) -> Result<Assignment, Unroutable> {
-        let mut members = Members::new();
         let survey = Survey { state: &self.state, now_ns, request, matches };
-        let decision = survey.decision(&mut members)?;
+        let decision = survey.decision()?;
         let choice = self.choose(&decision)?;
         self.policy.booked(&decision, choice);
         self.warm_ups.booked(&decision, choice);
@@ -232,9 +231,8 @@ impl Router {
         request: &RouteRequest<'_>,
         matches: &Matches,
     ) -> Result<Proposal, Unroutable> {
-        let mut members = Members::new();
         let survey = Survey { state: &self.state, now_ns, request, matches };
-        let decision = survey.decision(&mut members)?;
+        let decision = survey.decision()?;
         self.choose(&decision).map(Proposal::of)
     }
 

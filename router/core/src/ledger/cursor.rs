@@ -2,7 +2,7 @@
 
 use crate::WorkerId;
 
-/// Finds rows by worker for workers that are asked for in ascending order, in one pass over both.
+/// Finds rows by worker for workers that are asked for in ascending order, each once, in one pass over both.
 pub(crate) struct Cursor<'a, T, F> {
     rows: &'a [T],
     worker: F,
@@ -15,10 +15,13 @@ impl<'a, T, F: Fn(&T) -> WorkerId> Cursor<'a, T, F> {
 
     pub(crate) fn find(&mut self, wanted: WorkerId) -> Option<&'a T> {
         while let Some((row, rest)) = self.rows.split_first() {
-            match (self.worker)(row).cmp(&wanted) {
-                std::cmp::Ordering::Less => self.rows = rest,
-                std::cmp::Ordering::Equal => return Some(row),
-                std::cmp::Ordering::Greater => return None,
+            let worker = (self.worker)(row);
+            if worker > wanted {
+                break;
+            }
+            self.rows = rest;
+            if worker == wanted {
+                return Some(row);
             }
         }
         None

@@ -95,7 +95,7 @@ impl CacheAware {
             row.matched_chars + OWNER_SLACK_CHARS >= best
                 && self.is_hit(row.matched_chars, decision.prompt_chars)
         };
-        decision.candidates.least_of(&mut decision.draws(), owns, |row| row.load.requests)
+        decision.candidates.least_of(&mut decision.draws(), owns, |row| row.load().requests)
     }
 
     /// Strictly above the threshold; so nothing matched is never a hit, whatever the threshold.
@@ -110,10 +110,10 @@ impl Policy for CacheAware {
         let least = candidates.least_loaded(&mut decision.draws());
         let owner = self.owner(decision);
         let tested = match self.scope {
-            BalanceScope::Owner => owner.map(|owner| owner.load.requests),
-            BalanceScope::Fleet => candidates.iter().map(|row| row.load.requests).max(),
+            BalanceScope::Owner => owner.map(|owner| owner.load().requests),
+            BalanceScope::Fleet => candidates.iter().map(|row| row.load().requests).max(),
         };
-        let too_much = tested.is_some_and(|load| self.balance.fires(load, least.load.requests));
+        let too_much = tested.is_some_and(|load| self.balance.fires(load, least.load().requests));
         Ok(match owner {
             _ if too_much => Choice::new(least, BALANCE),
             Some(owner) => Choice::new(owner, HIT),

@@ -6,22 +6,31 @@ use smallvec::SmallVec;
 
 use crate::WorkerId;
 use crate::draw::Draws;
-use crate::ledger::Load;
 use crate::ledger::loads::ReportedLoad;
+use crate::ledger::{Account, Load};
 
 /// A worker that may be chosen: healthy, in scope, not tried yet.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
     /// Its id.
     pub worker: WorkerId,
-    /// Its base URL.
-    pub url: &'a str,
-    /// What this router has in flight on it.
-    pub load: Load,
-    /// What it says of itself, corrected; `None` is unknown.
-    pub reported: Option<ReportedLoad>,
     /// Characters of the prompt that its cache is believed to hold.
     pub matched_chars: u64,
+    pub(crate) account: &'a Account,
+}
+
+impl Candidate<'_> {
+    /// What this router has in flight on it.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        self.account.load()
+    }
+
+    /// What it says of itself, brought up to `now_ns`; `None` is unknown.
+    #[must_use]
+    pub fn reported(&self, now_ns: u64) -> Option<ReportedLoad> {
+        self.account.reported(now_ns)
+    }
 }
 
 /// Rows on the stack in fleets up to this size.
@@ -75,21 +84,19 @@ impl<'a> Candidates<'a> {
         keep: impl Fn(&Candidate<'a>) -> bool,
         key: impl Fn(&Candidate<'a>) -> K,
     ) -> Option<&Candidate<'a>> {
-        let mut least: SmallVec<[&Candidate<'a>; INLINE]> = SmallVec::new();
         let mut least_key = None;
+        let mut equal = 0;
         for row in self.0.iter().filter(|row| keep(row)) {
             let key = key(row);
             match least_key.as_ref().map(|least_key| key.cmp(least_key)) {
                 Some(Ordering::Greater) => continue,
-                Some(Ordering::Equal) => {}
-                Some(Ordering::Less) | None => {
-                    least.clear();
-                    least_key = Some(key);
-                }
+                Some(Ordering::Equal) => equal += 1,
+                Some(Ordering::Less) | None => (least_key, equal) = (Some(key), 1),
             }
-            least.push(row);
         }
-        least.get(draws.below(least.len())).copied()
+        let least_key = least_key?;
+        let mut least = self.0.iter().filter(|row| keep(row) && key(row) == least_key);
+        least.nth(draws.below(equal))
     }
 
     /// The row with the smallest key; a draw decides between equal ones.
@@ -99,6 +106,6 @@ impl<'a> Candidates<'a> {
 
     /// The row with the fewest requests in flight; a draw decides between equal ones.
     pub fn least_loaded(&self, draws: &mut Draws) -> &Candidate<'a> {
-        self.least_by(draws, |row| row.load.requests)
+        self.least_by(draws, |row| row.load().requests)
     }
 }

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::ring::Ring;
 use super::table::PolicyRow;
-use super::{Candidate, Candidates, Choice, Decision, Policy, Reason, Signals};
+use super::{Candidate, Choice, Decision, Policy, Reason, Signals};
 use crate::fleet::Worker;
 use crate::{Unroutable, WorkerId};
 
@@ -35,7 +35,7 @@ impl Policy for ConsistentHashing {
     fn choose<'d>(&self, decision: &'d Decision<'_>) -> Result<Choice<'d>, Unroutable> {
         let (keys, candidates) = (&decision.request.keys, &decision.candidates);
         if let Some(target) = present(keys.target_worker) {
-            let row = find_target(candidates, target).ok_or(Unroutable::TargetUnavailable)?;
+            let row = find_target(decision, target).ok_or(Unroutable::TargetUnavailable)?;
             return Ok(Choice::new(row, TARGET));
         }
         let key = present(keys.routing_key).map(|key| (key, ROUTING_KEY));
@@ -65,12 +65,15 @@ fn present(header: Option<&str>) -> Option<&str> {
 }
 
 /// The candidate of that index in the order of adding, or of that URL.
-fn find_target<'c>(candidates: &'c Candidates<'_>, target: &str) -> Option<&'c Candidate<'c>> {
+fn find_target<'d>(decision: &'d Decision<'_>, target: &str) -> Option<&'d Candidate<'d>> {
+    let candidates = &decision.candidates;
     if let Ok(index) = target.parse() {
         return candidates.get(WorkerId(index)).map(|row| row as _);
     }
     let bare = |url: &str| url.trim_end_matches('/').to_owned();
-    candidates.iter().find(|row| bare(row.url) == bare(target)).map(|row| row as _)
+    let target = bare(target);
+    let mut named = decision.fleet.workers().iter().filter(|worker| bare(&worker.url) == target);
+    named.find_map(|worker| candidates.get(worker.id)).map(|row| row as _)
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub use options::{OptionError, OptionKind, OptionSpec, OptionValue};
 pub use table::{POLICIES, PolicyRow};
 
 use crate::draw::Draws;
-use crate::fleet::Worker;
+use crate::fleet::{Fleet, Worker};
 use crate::index::IndexLimits;
 use crate::request::RouteRequest;
 use crate::{Unroutable, WorkerId};
@@ -91,6 +91,7 @@ pub struct Decision<'a> {
     pub members: &'a [WorkerId],
     /// Characters of the prompt that the index looked at.
     pub prompt_chars: u64,
+    pub(crate) fleet: &'a Fleet,
     pub(crate) seed: u64,
     pub(crate) bookings: u64,
 }

@@ -48,18 +48,18 @@ impl Metric {
         }
     }
 
-    fn reported(self, row: &Candidate<'_>) -> Option<u64> {
+    fn reported(self, now_ns: u64, row: &Candidate<'_>) -> Option<u64> {
         match self {
-            Self::Tokens => row.reported.map(|load| load.tokens),
-            Self::Requests => row.reported.map(|load| load.requests),
+            Self::Tokens => row.reported(now_ns).map(|load| load.tokens),
+            Self::Requests => row.reported(now_ns).map(|load| load.requests),
             Self::LeastRequests => None,
         }
     }
 
     fn in_flight(self, row: &Candidate<'_>) -> u64 {
         match self {
-            Self::Tokens => row.load.tokens,
-            Self::Requests | Self::LeastRequests => row.load.requests,
+            Self::Tokens => row.load().tokens,
+            Self::Requests | Self::LeastRequests => row.load().requests,
         }
     }
 }
@@ -71,14 +71,14 @@ struct PowerOfTwo {
 
 impl Policy for PowerOfTwo {
     fn choose<'d>(&self, decision: &'d Decision<'_>) -> Result<Choice<'d>, Unroutable> {
-        let (candidates, mut draws) = (&decision.candidates, decision.draws());
+        let (now_ns, candidates, mut draws) = (decision.now_ns, &decision.candidates, decision.draws());
         if candidates.len() == 1 {
             return Ok(Choice::new(candidates.at(0), ONLY));
         }
         let first = draws.below(candidates.len());
         let second = first + 1 + draws.below(candidates.len() - 1);
         let (a, b) = (candidates.at(first), candidates.at(second));
-        let (loads, reason) = match (self.metric.reported(a), self.metric.reported(b)) {
+        let (loads, reason) = match (self.metric.reported(now_ns, a), self.metric.reported(now_ns, b)) {
             (Some(load_a), Some(load_b)) => ((load_a, load_b), REPORTED),
             _ => ((self.metric.in_flight(a), self.metric.in_flight(b)), IN_FLIGHT),
         };

@@ -82,9 +82,9 @@ impl PrefixHash {
 impl Policy for PrefixHash {
     fn choose<'d>(&self, decision: &'d Decision<'_>) -> Result<Choice<'d>, Unroutable> {
         let candidates = &decision.candidates;
-        let total: u64 = candidates.iter().map(|row| row.load.requests).sum();
+        let total: u64 = candidates.iter().map(|row| row.load().requests).sum();
         let most = (total + 1) as f64 / candidates.len() as f64 * self.load_factor;
-        let acceptable = |row: &Candidate<'_>| total == 0 || row.load.requests as f64 <= most;
+        let acceptable = |row: &Candidate<'_>| total == 0 || row.load().requests as f64 <= most;
         let on_ring = self.hash(decision.request.prompt).and_then(|hash| {
             let mut walk = self.ring.clockwise(hash).filter_map(|worker| candidates.get(worker));
             let own = walk.next()?;

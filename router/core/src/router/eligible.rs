@@ -3,16 +3,12 @@
 use smallvec::SmallVec;
 
 use super::State;
-use crate::WorkerId;
 use crate::breaker::Gate;
-use crate::fleet::Worker;
+use crate::fleet::Workers;
 use crate::index::Matches;
-use crate::ledger::{Account, Cursor, Load};
+use crate::ledger::{Account, Cursor};
 use crate::policy::{Candidate, Candidates, Decision};
 use crate::request::{RouteRequest, Unroutable};
-
-/// All workers of a scope that are not about to leave.
-pub(super) type Members = SmallVec<[WorkerId; 16]>;
 
 type Shut<'a> = SmallVec<[(Gate, Candidate<'a>); 8]>;
 
@@ -33,14 +29,15 @@ struct Tried {
 }
 
 impl<'a> Survey<'a> {
-    /// All that the policy's choice may depend on; `members` takes all workers of the scope that are to stay.
-    pub(super) fn decision(&self, members: &'a mut Members) -> Result<Decision<'a>, Unroutable> {
-        let candidates = self.candidates(members)?;
+    /// All that the policy's choice may depend on.
+    pub(super) fn decision(&self) -> Result<Decision<'a>, Unroutable> {
+        let workers = self.state.fleet.workers_of(self.request.scope).ok_or(Unroutable::NoWorkers)?;
         Ok(Decision {
             now_ns: self.now_ns,
             request: self.request,
-            candidates,
-            members,
+            candidates: self.candidates(workers)?,
+            members: &workers.members,
+            fleet: &self.state.fleet,
             prompt_chars: self.matches.prompt_chars(),
             seed: self.state.config.seed,
             bookings: self.state.ledger.bookings(),
@@ -48,27 +45,23 @@ impl<'a> Survey<'a> {
     }
 
     /// The rows that the policy may choose from.
-    fn candidates(&self, members: &mut Members) -> Result<Candidates<'a>, Unroutable> {
-        let State { config, fleet, ledger } = self.state;
+    fn candidates(&self, workers: &Workers) -> Result<Candidates<'a>, Unroutable> {
+        let State { config, ledger, .. } = self.state;
         let mut accounts = Cursor::new(ledger.accounts(), Account::worker);
         let mut matched = Cursor::new(self.matches.rows(), |row| row.0);
-        let mut rows = SmallVec::with_capacity(fleet.workers().len());
+        let mut rows = SmallVec::with_capacity(workers.able.len());
         let mut shut = Shut::new();
         let mut tried = Tried::default();
-        // One that is draining is as good as gone.
-        for worker in fleet.members(self.request.scope).filter(|worker| !worker.draining) {
-            members.push(worker.id);
-            if !worker.healthy {
-                continue;
-            }
-            let account = accounts.find(worker.id);
-            let gate = account.map_or(Gate::Admits, |account| account.gate(self.now_ns));
-            if self.request.exclude.contains(&worker.id) {
+        for &worker in &workers.able {
+            let Some(account) = accounts.find(worker) else { continue };
+            let gate = account.gate(self.now_ns);
+            if self.request.exclude.contains(&worker) {
                 tried.workers += 1;
                 tried.one_admits |= gate == Gate::Admits;
                 continue;
             }
-            let row = self.row(worker, account, matched.find(worker.id).map_or(0, |row| row.1));
+            let matched_chars = matched.find(worker).map_or(0, |row| row.1);
+            let row = Candidate { worker, matched_chars, account };
             match gate {
                 Gate::Admits => rows.push(row),
                 Gate::ShutUntil(_) | Gate::Probing => shut.push((gate, row)),
@@ -78,17 +71,7 @@ impl<'a> Survey<'a> {
         if rows.is_empty() && try_least_bad && !tried.one_admits {
             rows.extend(least_bad(&shut));
         }
-        Candidates::new(rows).ok_or_else(|| self.refusal(members.len(), &tried, &shut))
-    }
-
-    fn row(&self, worker: &'a Worker, account: Option<&Account>, matched_chars: u64) -> Candidate<'a> {
-        Candidate {
-            worker: worker.id,
-            url: &worker.url,
-            load: account.map_or_else(Load::default, Account::load),
-            reported: account.and_then(|account| account.reported(self.now_ns)),
-            matched_chars,
-        }
+        Candidates::new(rows).ok_or_else(|| self.refusal(workers.members.len(), &tried, &shut))
     }
 
     fn refusal(&self, workers: usize, tried: &Tried, shut: &Shut<'_>) -> Unroutable {
@@ -112,7 +95,7 @@ impl<'a> Survey<'a> {
 /// Of the workers whose breakers refuse, the open ones that will first be tried again, and of these the least loaded. Only
 /// if none is open those on trial, which else are spared more than their permits.
 fn least_bad<'s, 'a>(shut: &'s Shut<'a>) -> impl Iterator<Item = Candidate<'a>> + use<'s, 'a> {
-    let badness = |(gate, row): &(Gate, Candidate<'_>)| (*gate, row.load.requests);
+    let badness = |(gate, row): &(Gate, Candidate<'_>)| (*gate, row.load().requests);
     let least = shut.iter().map(badness).min();
     shut.iter().filter(move |row| Some(badness(row)) == least).map(|(_, row)| *row)
 }

@@ -104,9 +104,10 @@ impl WarmUps {
         }
         let cold = || self.cold(decision);
         let established = (decision.candidates.len() - cold().count()) as u64;
-        let all_requests: u64 = decision.candidates.iter().map(|row| row.load.requests).sum();
-        let their_requests = all_requests - cold().map(|(_, row)| row.load.requests).sum::<u64>();
-        let is_spared = |row: &Candidate<'_>| row.load.requests.saturating_mul(established) > their_requests;
+        let all_requests: u64 = decision.candidates.iter().map(|row| row.load().requests).sum();
+        let their_requests = all_requests - cold().map(|(_, row)| row.load().requests).sum::<u64>();
+        let is_spared =
+            |row: &Candidate<'_>| row.load().requests.saturating_mul(established) > their_requests;
         let behind = cold().map(|(warming, row)| (lag(warming), row));
         let behind = behind.filter(|(lag, row)| *lag > 0.0 && !is_spared(row));
         // Of equal ones the first.

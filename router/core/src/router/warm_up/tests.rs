@@ -7,7 +7,7 @@ use crate::draw::Draws;
 use crate::fleet::Role;
 use crate::index::Matches;
 use crate::request::RouteRequest;
-use crate::router::eligible::{Members, Survey};
+use crate::router::eligible::Survey;
 use crate::testing::{DONE, REQUEST, SECOND, config, load, worker_spec};
 use crate::{LeaseId, Router, RouterConfig, WorkerId, WorkerSpec};
 
@@ -264,12 +264,11 @@ impl Naive {
         request: &RouteRequest<'_>,
         matches: &Matches,
     ) -> Option<(WorkerId, BTreeSet<WorkerId>, BTreeSet<WorkerId>, bool)> {
-        let mut members = Members::new();
         let survey = Survey { state: &self.router.state, now_ns: self.now_ns, request, matches };
-        let decision = survey.decision(&mut members).ok()?;
+        let decision = survey.decision().ok()?;
         let chosen = self.router.policy.choose(&decision).expect("it refuses nothing").candidate.worker;
         let load: BTreeMap<_, _> =
-            decision.candidates.iter().map(|row| (row.worker, row.load.requests)).collect();
+            decision.candidates.iter().map(|row| (row.worker, row.load().requests)).collect();
         let candidates: BTreeSet<_> = load.keys().copied().collect();
         let established: BTreeSet<_> =
             candidates.iter().copied().filter(|id| !self.is_warming(*id)).collect();
