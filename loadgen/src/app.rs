@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
@@ -11,8 +11,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::{self, Options};
 use crate::experiment::{self, Environment, Started};
 use crate::live;
-use crate::report::{self, About, Experiment, Glyphs};
+use crate::report::{self, About, Experiment, Glyphs, Winner};
 use crate::scenario::{self, Scenario};
+
+/// Most winners that are named on the terminal; the others have their files all the same.
+const MOST_WINNERS: usize = 6;
 
 /// The exit codes that scripts may rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,8 +122,22 @@ fn tell(options: &Options, experiment: &Experiment, report: Option<&PathBuf>) {
     let _ = write!(stdout, "{}", report::table(experiment, glyphs(), columns()));
     if let Some(out) = report {
         let _ = writeln!(stdout, "report: {}", out.join("report.html").display());
+        tell_winners(&mut stdout, &report::winners(experiment), out);
     }
     let _ = stdout.flush();
+}
+
+/// Prints what the winners are and how a router takes them.
+fn tell_winners(to: &mut impl Write, winners: &[Winner], out: &Path) {
+    for Winner { file, contest, label, .. } in winners.iter().take(MOST_WINNERS) {
+        let contest = if contest.is_empty() { String::new() } else { format!(", {contest}") };
+        let _ =
+            writeln!(to, "winner{contest}: {label}; to run it: router --config {}", out.join(file).display());
+    }
+    if winners.len() > MOST_WINNERS {
+        let more = winners.len() - MOST_WINNERS;
+        let _ = writeln!(to, "...{more} more winners: {}", out.join("winner-*.toml").display());
+    }
 }
 
 fn glyphs() -> Glyphs {

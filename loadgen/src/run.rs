@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 use protocol::record::RequestRecord;
+use router_core::PolicyConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::Cell;
@@ -37,8 +38,8 @@ pub type Params = BTreeMap<String, serde_json::Value>;
 pub struct Run {
     /// The world it ran in.
     pub world: World,
-    /// The policy's name.
-    pub policy: String,
+    /// The policy and its options.
+    pub policy: PolicyConfig,
     /// The options that were set, and the swept keys.
     pub params: Params,
     /// The seed.
@@ -66,7 +67,7 @@ impl Run {
         let workers = cell.scenario.fleet.workers;
         Self {
             world: cell.world,
-            policy: cell.policy.name().to_owned(),
+            policy: cell.policy.clone(),
             params: cell.params.clone(),
             seed,
             workers,

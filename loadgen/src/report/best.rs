@@ -49,6 +49,28 @@ pub(super) fn best_among(variants: &[Variant<'_>], places: Vec<usize>) -> Option
         .min_by(|a, b| ttft(a).total_cmp(&ttft(b)))
 }
 
+/// By what the first of two leaders comes before the second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lead {
+    /// The second is not near the highest throughput.
+    Throughput,
+    /// Both are near it, and the first answers sooner.
+    Ttft,
+    /// They are equal in what the rule looks at; the first stands earlier in the scenario.
+    Order,
+}
+
+/// By what `first` leads `second`, both from `contest`.
+pub(super) fn lead(variants: &[Variant<'_>], contest: &[usize], first: usize, second: usize) -> Lead {
+    let top = contest.iter().map(|place| throughput(&variants[*place])).fold(0.0, f64::max);
+    let ttft = |place: usize| variants[place].median("ttft_ms.p50");
+    match () {
+        () if throughput(&variants[second]) < top * (1.0 - NEAR) => Lead::Throughput,
+        () if ttft(first) != ttft(second) => Lead::Ttft,
+        () => Lead::Order,
+    }
+}
+
 fn throughput(variant: &Variant<'_>) -> f64 {
     variant.median("input_tok_s").unwrap_or(0.0)
 }
@@ -108,10 +130,13 @@ mod tests {
 
     #[test]
     fn throughput_decides_and_latency_breaks_near_ties() {
-        assert_eq!(best_of(&[summary("a", 5, 1000), summary("b", 500, 900)]), Some("b"));
-        assert_eq!(best_of(&[summary("a", 5, 1000), summary("b", 500, 990)]), Some("a"));
-        assert_eq!(best_of(&[summary("a", 5, 1000)]), None, "no choice");
-        assert_eq!(best_of(&[summary("a", 0, 0), summary("b", 0, 0)]), None, "no throughput");
+        assert_eq!(
+            best_of(&[summary("random", 5, 1000), summary("round_robin", 500, 900)]),
+            Some("round_robin")
+        );
+        assert_eq!(best_of(&[summary("random", 5, 1000), summary("round_robin", 500, 990)]), Some("random"));
+        assert_eq!(best_of(&[summary("random", 5, 1000)]), None, "no choice");
+        assert_eq!(best_of(&[summary("random", 0, 0), summary("round_robin", 0, 0)]), None, "no throughput");
     }
 
     #[test]
@@ -121,7 +146,12 @@ mod tests {
             summary.params.insert("fleet.workers".into(), workers.into());
             summary
         };
-        let summaries = [with("a", 1, 900), with("b", 1, 1000), with("a", 8, 200), with("b", 8, 100)];
+        let summaries = [
+            with("random", 1, 900),
+            with("round_robin", 1, 1000),
+            with("random", 8, 200),
+            with("round_robin", 8, 100),
+        ];
         let variants = variants(&summaries);
         let winners: Vec<bool> = variants.iter().map(|variant| is_best(&variants, variant)).collect();
         assert_eq!(winners, [true, false, false, true], "eight workers do not beat one");
@@ -133,16 +163,37 @@ mod tests {
 
     #[test]
     fn leaders_come_best_first() {
-        let summaries = [summary("a", 5, 1000), summary("b", 5, 500), summary("c", 5, 700)];
+        let summaries =
+            [summary("random", 5, 1000), summary("round_robin", 5, 500), summary("bucket", 5, 700)];
         assert_eq!(leaders(&variants(&summaries), vec![0, 1, 2], 2), [1, 2]);
         assert_eq!(leaders(&variants(&summaries), vec![0, 2], 9), [2, 0]);
     }
 
     #[test]
-    fn the_first_policy_is_what_others_are_compared_with() {
-        let summaries = [summary("b", 5, 1000), summary("round_robin", 5, 500), summary("b", 5, 1000)];
+    fn what_decided_is_told() {
+        let summaries = [
+            summary("random", 5, 1000),
+            summary("round_robin", 5, 1000),
+            summary("bucket", 4, 1001),
+            summary("manual", 3, 1200),
+        ];
         let variants = variants(&summaries);
-        assert_eq!(baseline_policy(&variants, World::Virtual), Some("b"));
+        let contest = [0, 1, 2, 3];
+        assert_eq!(leaders(&variants, contest.into(), 4), [2, 0, 1, 3]);
+        assert_eq!(lead(&variants, &contest, 2, 0), Lead::Ttft);
+        assert_eq!(lead(&variants, &contest, 0, 1), Lead::Order);
+        assert_eq!(lead(&variants, &contest, 0, 3), Lead::Throughput, "latency does not make up for it");
+    }
+
+    #[test]
+    fn the_first_policy_is_what_others_are_compared_with() {
+        let summaries = [
+            summary("power_of_two", 5, 1000),
+            summary("round_robin", 5, 500),
+            summary("power_of_two", 5, 1000),
+        ];
+        let variants = variants(&summaries);
+        assert_eq!(baseline_policy(&variants, World::Virtual), Some("power_of_two"));
         assert_eq!(baseline_policy(&variants, World::Live), None, "nothing ran there");
         assert_eq!(speedup(&variants, &variants[1]), Some(2.0));
         assert_eq!(baseline_policy(&variants[..1], World::Virtual), None, "nothing to compare");
@@ -151,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_merit_all_share_is_no_merit() {
-        let summaries = [summary("a", 5, 1000), summary("b", 5, 900)];
+        let summaries = [summary("random", 5, 1000), summary("round_robin", 5, 900)];
         let variants = variants(&summaries);
         let rows: Vec<&Variant<'_>> = variants.iter().collect();
         let best = |name| best_text(&rows, &variants[0], Metric::named(name).unwrap());

@@ -4,13 +4,14 @@
 //! or an interrupt leaves the results of the last run as they were.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::experiment::Experiment;
 use super::summary::RunSummary;
+use super::winner::{MARK, winners};
 use super::{html, requests};
 
 /// Results that could not be written.
@@ -32,8 +33,8 @@ pub fn prepare(dir: &Path) -> Result<(), ReportError> {
     staging.stage("writable", |_| Ok(()))
 }
 
-/// Writes `summary.json`, `summary.csv`, `requests.csv`, `environment.json` and `report.html` into the folder, which
-/// is created if need be. Files of an earlier run are replaced only when all new ones are complete.
+/// Writes `summary.json`, `summary.csv`, `requests.csv`, `environment.json`, `report.html` and the winners' files into the
+/// folder, which is created if need be. Files of an earlier run are replaced only when all new ones are complete.
 ///
 /// # Errors
 /// If the folder or one of the files cannot be written; the message names it.
@@ -52,7 +53,31 @@ pub fn write(dir: &Path, experiment: &Experiment) -> Result<(), ReportError> {
         let page = html::render(experiment).map_err(io::Error::other)?;
         to.write_all(page.as_bytes())
     })?;
-    staging.publish()
+    let winners = winners(experiment);
+    for winner in &winners {
+        staging.stage(&winner.file, |to| to.write_all(winner.text.as_bytes()))?;
+    }
+    staging.publish()?;
+    remove_other_winners(dir, |name| winners.iter().any(|winner| winner.file == name))
+}
+
+/// Removes the winners of earlier runs: beside new results they would pass for theirs.
+fn remove_other_winners(dir: &Path, is_new: impl Fn(&str) -> bool) -> Result<(), ReportError> {
+    let fail = |path: &Path, source| ReportError { path: path.to_owned(), source };
+    for entry in fs::read_dir(dir).map_err(|source| fail(dir, source))? {
+        let path = entry.map_err(|source| fail(dir, source))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if name.starts_with("winner") && name.ends_with(".toml") && !is_new(name) && is_winner(&path) {
+            fs::remove_file(&path).map_err(|source| fail(&path, source))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether we wrote it. What cannot be read is none of ours.
+fn is_winner(path: &Path) -> bool {
+    let mut start = [0; MARK.len()];
+    File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == MARK.as_bytes()
 }
 
 /// `summary.json`.
@@ -154,6 +179,25 @@ mod tests {
         for name in expected {
             assert_eq!(fs::read(one.join(name)).unwrap(), fs::read(two.join(name)).unwrap(), "{name}");
         }
+    }
+
+    #[test]
+    fn winners_of_the_last_run_go_and_other_files_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let two = |names: [&str; 2]| {
+            let only = || vec![record(0).tokens(3, 1, 2).first_ms(2).last_ms(7).build()];
+            let runs = names.map(|name| run(name, only()));
+            Experiment::new(About::default(), runs.into(), None, &[], Value::Null)
+        };
+        fs::write(dir.path().join("winner-of-mine.toml"), "[policy]\n").unwrap();
+        write(dir.path(), &two(["random", "round_robin"])).unwrap();
+        let winner = || fs::read_to_string(dir.path().join("winner.toml")).unwrap();
+        assert!(winner().contains("name = \"random\""), "{}", winner());
+        write(dir.path(), &two(["round_robin", "random"])).unwrap();
+        assert!(winner().contains("name = \"round_robin\""), "{}", winner());
+        write(dir.path(), &experiment()).unwrap();
+        let left: Vec<String> = names(dir.path()).into_iter().filter(|n| n.starts_with("winner")).collect();
+        assert_eq!(left, ["winner-of-mine.toml"], "one policy has beaten nobody");
     }
 
     #[test]

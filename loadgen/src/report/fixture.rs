@@ -2,6 +2,7 @@
 
 use hdrhistogram::Histogram;
 use protocol::record::RequestRecord;
+use router_core::PolicyConfig;
 
 use crate::run::{LoadTimeline, Params, Run, World};
 
@@ -86,7 +87,7 @@ pub(super) fn gaps(values_ns: &[u64]) -> Histogram<u64> {
 pub(super) fn run(policy: &str, records: Vec<RequestRecord>) -> Run {
     Run {
         world: World::Virtual,
-        policy: policy.into(),
+        policy: PolicyConfig::new(policy).unwrap(),
         params: Params::new(),
         seed: 1,
         workers: 2,

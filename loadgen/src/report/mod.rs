@@ -6,7 +6,8 @@
 //! whatever differs between identical runs (times, machine) is confined to `environment.json`.
 //!
 //! The path: [`RunSummary::of`] one run → [`evaluate`] the asserts on medians over seeds → [`Experiment`] holds both
-//! beside the records → [`table()`] for the terminal and [`write()`] for the files.
+//! beside the records → [`table()`] for the terminal and [`write()`] for the files,
+//! among them the [`winners()`] as configuration files of the router.
 
 mod assertion;
 mod best;
@@ -21,6 +22,7 @@ mod summary;
 mod table;
 mod validity;
 mod variant;
+mod winner;
 
 #[cfg(test)]
 mod fixture;
@@ -31,3 +33,4 @@ pub use files::{ReportError, prepare, write};
 pub use metric::{Better, METRICS, Metric};
 pub use summary::{Quantiles, RunSummary, Slo, hit_rate};
 pub use table::{Glyphs, WIDEST, table};
+pub use winner::{Winner, winners};

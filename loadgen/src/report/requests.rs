@@ -42,7 +42,7 @@ pub(super) fn write_requests(to: impl Write, runs: &[Run]) -> Result<(), Error> 
         let cell = [
             place.to_string(),
             run.world.label().into(),
-            run.policy.clone(),
+            run.policy.name().to_owned(),
             json(&run.params),
             run.seed.to_string(),
         ];

@@ -74,7 +74,7 @@ impl RunSummary {
         let makespan_s = makespan_ns(records) as f64 / 1e9;
         Self {
             mode: run.world,
-            policy: run.policy.clone(),
+            policy: run.policy.name().to_owned(),
             params: run.params.clone(),
             seed: run.seed,
             requests: records.len() as u64,

@@ -34,7 +34,7 @@ pub(super) fn invalid(run: &Run, summary: &RunSummary) -> Option<String> {
         "{} {} seed {}: the generator was the bottleneck: requests left {} late (p90), {} % of the median TTFT; send \
          fewer per second, or lower fleet.speed",
         run.world.label(),
-        run.policy,
+        run.policy.name(),
         run.seed,
         duration_ms(wall_ms),
         percent(late / ttft)

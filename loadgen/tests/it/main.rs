@@ -9,3 +9,4 @@ mod reproducible;
 mod shipped;
 mod support;
 mod trace_oracle;
+mod winner;

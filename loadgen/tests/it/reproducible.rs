@@ -2,6 +2,9 @@
 
 use crate::program::{Bench, shipped};
 
+/// All but what may differ between identical runs.
+const FILES: [&str; 5] = ["summary.json", "summary.csv", "requests.csv", "report.html", "winner.toml"];
+
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
     let [first, second] = [(); 2].map(|()| {
@@ -9,13 +12,10 @@ fn the_same_seed_gives_the_same_bytes() {
         let ended =
             bench.run(&[&shipped("multi_prefix.toml"), "--mode", "virtual", "--seeds", "2", "--quiet"]);
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-        ["summary.json", "summary.csv", "requests.csv", "report.html"]
-            .map(|name| std::fs::read_to_string(bench.out().join(name)).unwrap())
+        FILES.map(|name| std::fs::read_to_string(bench.out().join(name)).unwrap())
     });
     assert!(first[2].lines().count() > 2 * 1024, "every request has its row");
-    for (name, (a, b)) in
-        ["summary.json", "summary.csv", "requests.csv", "report.html"].iter().zip(first.iter().zip(&second))
-    {
+    for (name, (a, b)) in FILES.iter().zip(first.iter().zip(&second)) {
         assert!(a == b, "{name} differs between two runs");
     }
 }

@@ -57,7 +57,8 @@ fn is_of_use(value: &Value, config: &Config) -> bool {
     value.section != POLICY || value.id == POLICY || own()
 }
 
-fn line(out: &mut String, text: &str, source: &str) {
+/// A line of a file with a remark.
+pub(super) fn line(out: &mut String, text: &str, source: &str) {
     let _ = writeln!(out, "{text:COLUMN$}  # {source}");
 }
 

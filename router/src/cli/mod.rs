@@ -18,6 +18,7 @@ mod limits;
 mod observe;
 mod policies;
 mod policy;
+mod policy_section;
 mod process;
 mod readers;
 pub(crate) mod reload;
@@ -40,6 +41,7 @@ use tracing_subscriber::EnvFilter;
 
 pub(crate) use self::args::Parsed;
 use self::observe::LogLevel;
+pub use self::policy_section::policy_section;
 pub(crate) use self::reload::reload;
 pub(crate) use self::source::Source;
 pub(crate) use self::stop::Stop;

@@ -123,7 +123,7 @@ mod tests {
 
     fn placed(pairs: &[(u32, u32)]) -> Run {
         let records = pairs.iter().enumerate();
-        run("x", records.map(|(i, (g, w))| record(i as u64).group(*g).worker(*w).build()).collect())
+        run("random", records.map(|(i, (g, w))| record(i as u64).group(*g).worker(*w).build()).collect())
     }
 
     #[test]
@@ -141,6 +141,6 @@ mod tests {
         let many: Vec<(u32, u32)> = (0..1000).map(|g| (g, g % 2)).collect();
         let grid = Grid::of(&placed(&many)).unwrap();
         assert_eq!((grid.columns, grid.groups, grid.cells.values().sum::<u64>()), (MAX_COLUMNS, 1000, 1000));
-        assert!(Grid::of(&run("x", vec![record(0).worker(0).build()])).is_none());
+        assert!(Grid::of(&run("random", vec![record(0).worker(0).build()])).is_none());
     }
 }

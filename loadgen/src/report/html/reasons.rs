@@ -95,7 +95,7 @@ fn row(view: &View<'_>, variant: &Variant<'_>) -> Row {
 /// The reasons of a policy over all its settings and worlds, most frequent first: one order, and so one shade for each
 /// reason wherever it stands.
 fn ranking<'v>(view: &'v View<'_>, policy: &str) -> Vec<&'v str> {
-    let mine = view.experiment.runs().iter().filter(|run| run.policy == policy);
+    let mine = view.experiment.runs().iter().filter(|run| run.policy.name() == policy);
     by_count(reasons(mine)).into_iter().map(|(reason, _)| reason).collect()
 }
 

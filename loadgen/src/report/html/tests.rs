@@ -1,3 +1,4 @@
+use router_core::PolicyConfig;
 use serde_json::{Value, json};
 
 use super::*;
@@ -62,7 +63,7 @@ fn made_up(habit: Habit, world: World, seed: u64, requests: u64, params: Params)
     }
     Run {
         world,
-        policy: habit.policy.into(),
+        policy: PolicyConfig::new(habit.policy).unwrap(),
         params,
         seed,
         workers: WORKERS as u32,
@@ -196,7 +197,7 @@ fn only_the_live_table_tells_the_schedule_lag() {
     let punctual = experiment(256, false);
     assert_eq!(render(&punctual).unwrap().matches("Schedule lag").count(), 1);
     let mut runs = punctual.runs().to_vec();
-    for run in runs.iter_mut().filter(|run| run.world == World::Live && run.policy == "random") {
+    for run in runs.iter_mut().filter(|run| run.world == World::Live && run.policy.name() == "random") {
         run.records.iter_mut().for_each(|r| r.sent_ns = r.intended_ns + 7_000_000);
     }
     let late = Experiment::new(About::default(), runs, None, &[], Value::Null);
@@ -245,7 +246,7 @@ fn nothing_and_failures_only_still_make_a_page() {
     let mut run = made_up(HABITS[0], World::Live, 1, 0, Params::new());
     run.records = vec![failed(0, 0, 5, 0, "connection refused")];
     for policy in ["round_robin", "random"] {
-        let runs = vec![run.clone(), Run { policy: policy.into(), ..run.clone() }];
+        let runs = vec![run.clone(), Run { policy: PolicyConfig::new(policy).unwrap(), ..run.clone() }];
         let page = render(&Experiment::new(About::default(), runs, None, &[], Value::Null)).unwrap();
         assert!(page.contains("verdict bad") && page.contains("Every request failed"), "{policy}");
         assert!(
@@ -309,7 +310,7 @@ fn one_reason_keeps_one_shade() {
 #[test]
 fn void_runs_make_the_banner_red_and_come_first() {
     let mut runs = experiment(256, false).runs().to_vec();
-    for run in runs.iter_mut().filter(|run| run.world == World::Live && run.policy == "random") {
+    for run in runs.iter_mut().filter(|run| run.world == World::Live && run.policy.name() == "random") {
         run.records.iter_mut().for_each(|r| r.sent_ns = r.intended_ns + 400_000_000);
     }
     let page = render(&Experiment::new(About::default(), runs, None, &[], Value::Null)).unwrap();

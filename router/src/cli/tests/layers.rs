@@ -3,8 +3,11 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 
+use router_core::{OptionKind, OptionValue, POLICIES, PolicyConfig};
+
 use super::super::args::{Parsed, parse};
 use super::super::check::report;
+use super::super::policy_section;
 use super::super::reload::{Reloaded, reload};
 use super::super::stop::Stop;
 
@@ -277,6 +280,37 @@ fn what_check_prints_is_a_file_that_means_the_same() {
     assert_eq!((first.seed, first.listen), (again.seed, again.listen));
     assert_eq!(first.workers[0].labels, again.workers[0].labels);
     assert_eq!(again.settings.api_key, None, "what is not shown is not there");
+}
+
+#[test]
+fn a_written_policy_is_read_as_the_same() {
+    for row in POLICIES {
+        let mut configs = vec![PolicyConfig::of(row)];
+        for spec in row.options {
+            let values: Vec<OptionValue> = match spec.kind {
+                OptionKind::Integer { min, max } => [min, min + 1, max].map(Into::into).into(),
+                OptionKind::Float { min, max } => {
+                    [min, min + 1.0 / 3.0, 1e300_f64.min(max)].map(Into::into).into()
+                }
+                OptionKind::Choice(words) => words.iter().map(|word| (*word).into()).collect(),
+            };
+            configs.extend(values.into_iter().map(|value| {
+                let mut config = PolicyConfig::of(row);
+                config.set(spec.key, value).expect("allowed");
+                config
+            }));
+        }
+        for config in configs {
+            let text = policy_section(&config);
+            let parsed = parsed(&text, &[]);
+            let read = &parsed.config.policy;
+            assert_eq!(read.name(), row.name, "{text}");
+            assert!(read.options().eq(config.options()), "{text}");
+            // What the router's own defaults are later must not matter.
+            assert_eq!(read.overrides().count(), row.options.len(), "{text}");
+            assert_eq!(text.matches("# the default").count() + config.overrides().count(), row.options.len());
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,188 @@
+//! Winners as configuration files of the router.
+//!
+//! Every contest (the variants of a world that were given the same work) that was decided has a file: the policy with its
+//! options as the router itself writes them, under remarks that say what it won and by how much. Contests are never
+//! mixed, for what wins on two workers need not win on eight. Live runs of which one is void have no winner.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use router_core::PolicyConfig;
+
+use super::best::{Lead, RULE, best, lead, leaders};
+use super::experiment::Experiment;
+use super::metric::Metric;
+use super::variant::{Variant, contests, label, work, worlds};
+use crate::run::World;
+
+/// What a winner's file begins with. Nothing else is taken for one when old results are replaced.
+pub(super) const MARK: &str = "# Written by loadgen: the winner of ";
+
+/// The figures that are told of winner and runner-up: those that the rule looks at, and what explains them.
+const FIGURES: [&str; 5] = ["input_tok_s", "ttft_ms.p50", "ttft_ms.p99", "hit_rate", "failed"];
+
+/// Longest part of a file's name that is made of swept values.
+const LONGEST_WORDS: usize = 100;
+
+/// The best variant of a contest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Winner {
+    /// The name of its file: `winner.toml`, or with the world and the swept work in it where there are several.
+    pub file: String,
+    /// What tells its contest from the others, in words; empty where there is one.
+    pub contest: String,
+    /// The policy, and the settings that tell it from its siblings.
+    pub label: String,
+    /// The text of its file, which `router --config` takes.
+    pub text: String,
+}
+
+/// The winners of all contests in which there was a choice, in the order of worlds and scenario.
+#[must_use]
+pub fn winners(experiment: &Experiment) -> Vec<Winner> {
+    let variants = &experiment.variants();
+    let worlds = worlds(variants);
+    let mut taken = BTreeSet::new();
+    let mut winners = Vec::new();
+    for world in worlds.iter().filter(|world| !is_void(experiment, **world)) {
+        for contest in contests(variants, *world) {
+            let Some(place) = best(variants, &variants[contest[0]]) else { continue };
+            let world = if worlds.len() > 1 { world.label() } else { "" };
+            let words = work(variants, &variants[place]);
+            winners.push(Winner {
+                file: file(world, &words, &mut taken),
+                contest: format!("{world} {words}").trim().to_owned(),
+                label: label(variants, &variants[place]),
+                text: Sheet { experiment, variants, contest: &contest, place }.text(),
+            });
+        }
+    }
+    winners
+}
+
+/// Whether nothing that was measured in a world can be relied upon. Only live runs are ever void.
+fn is_void(experiment: &Experiment, world: World) -> bool {
+    world == World::Live && !experiment.invalid().is_empty()
+}
+
+/// A name that no other winner has, of letters that need no quotes.
+fn file(world: &str, words: &str, taken: &mut BTreeSet<String>) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._=".contains(c) { c } else { '-' };
+    let words: String = words.chars().map(plain).take(LONGEST_WORDS).collect();
+    let parts = ["winner", world, &words].into_iter().filter(|part| !part.is_empty());
+    let stem = parts.collect::<Vec<_>>().join("-");
+    let later = (2_u32..).map(|number| format!("{stem}-{number}"));
+    let mut names = std::iter::once(stem.clone()).chain(later);
+    let name = names.find(|name| taken.insert(name.clone())).unwrap_or(stem);
+    format!("{name}.toml")
+}
+
+/// What one file is made of.
+struct Sheet<'t, 'a> {
+    experiment: &'t Experiment,
+    variants: &'t [Variant<'a>],
+    contest: &'t [usize],
+    /// The winner's place among the variants.
+    place: usize,
+}
+
+impl Sheet<'_, '_> {
+    fn text(&self) -> String {
+        let mut remarks = self.introduction();
+        remarks.push(String::new());
+        remarks.extend(self.conditions());
+        remarks.push(String::new());
+        remarks.extend(self.decision());
+        if self.policy(self.place).row().needs_header {
+            remarks.push(String::new());
+            remarks.push(
+                "It goes by the header X-SMG-Routing-Key, which clients then have to send; in the".to_owned(),
+            );
+            remarks.push("scenario that is the number of a request's prefix group.".to_owned());
+        }
+        let mut out = String::new();
+        for (place, remark) in remarks.iter().enumerate() {
+            let lead = if place == 0 { MARK } else { "# " };
+            // Names and paths may hold anything, and a file of TOML not.
+            let remark = remark.replace(|c: char| c.is_control(), " ");
+            let _ = writeln!(out, "{}", format!("{lead}{remark}").trim_end());
+        }
+        out + "\n" + &router::cli::policy_section(self.policy(self.place))
+    }
+
+    fn introduction(&self) -> Vec<String> {
+        let (name, world) = (&self.experiment.about().name, self.variants[self.place].world.label());
+        vec![
+            format!("the scenario {name}, {world}."),
+            String::new(),
+            "    router --config FILE --worker-urls http://HOST:PORT ...".to_owned(),
+            String::new(),
+            "The next run of the scenario replaces this file, and a router takes over a file that has"
+                .to_owned(),
+            "changed: give it a copy.".to_owned(),
+        ]
+    }
+
+    /// What was run.
+    fn conditions(&self) -> Vec<String> {
+        let about = self.experiment.about();
+        let mut lines: Vec<String> = about.facts.iter().map(|(name, fact)| line(name, fact)).collect();
+        lines.extend(about.overrides.iter().map(|typed| line("Changed by", typed)));
+        let work = work(self.variants, &self.variants[self.place]);
+        if !work.is_empty() {
+            lines.push(line("But with", &work));
+        }
+        lines
+    }
+
+    /// Who won against whom, by which figure.
+    fn decision(&self) -> Vec<String> {
+        let second = leaders(self.variants, self.contest.to_vec(), 2).pop().unwrap_or(self.place);
+        let by = match lead(self.variants, self.contest, self.place, second) {
+            Lead::Throughput => "input_tok_s",
+            Lead::Ttft => "ttft_ms.p50, as their input_tok_s are near enough",
+            Lead::Order => "nothing but the scenario's order: both are equal in what the rule looks at",
+        };
+        let settings = format!("{}, of {} settings", setting(self.policy(self.place)), self.contest.len());
+        let mut lines = vec![
+            line("Rule", RULE),
+            line("Winner", &settings),
+            line("Runner-up", &setting(self.policy(second))),
+            line("Decided by", by),
+            String::new(),
+            row("median", ["winner".to_owned(), "runner-up".to_owned()], ""),
+        ];
+        lines.extend(FIGURES.iter().filter_map(|name| {
+            let metric = Metric::named(name)?;
+            let unit = if metric.unit == "share" { "%" } else { metric.unit };
+            let cell = |place: usize| {
+                let spread = self.variants[place].spread(metric);
+                spread.map_or_else(|| "-".to_owned(), |spread| metric.cell(spread.median))
+            };
+            Some(row(name, [self.place, second].map(cell), unit))
+        }));
+        lines
+    }
+
+    /// The policy of a variant, with the options that it ran with.
+    fn policy(&self, place: usize) -> &PolicyConfig {
+        &self.experiment.runs()[self.variants[place].typical_run()].policy
+    }
+}
+
+/// A policy and the options that were set.
+fn setting(policy: &PolicyConfig) -> String {
+    let options = policy.overrides().map(|(key, value)| format!(" {key}={}", value.as_argument()));
+    format!("{}{}", policy.name(), options.collect::<String>())
+}
+
+fn line(name: &str, text: &str) -> String {
+    format!("{name:<10}  {text}")
+}
+
+fn row(name: &str, [first, second]: [String; 2], unit: &str) -> String {
+    format!("{name:<12}{first:>12}{second:>12}  {unit}")
+}
+
+#[cfg(test)]
+mod tests;
