@@ -1,7 +1,7 @@
 //! What the router's shell does beside requests: it polls loads, reports the progress of streams and keeps the core's
 //! own deadlines. In virtual time with the same intervals and the same staleness as live.
 
-use router_core::LoadReport;
+use router_core::{Assignment, LoadReport};
 
 use super::world::{Event, World, worker_id};
 
@@ -48,7 +48,7 @@ impl World {
         for worker in 0..self.engines.len() {
             self.bring_up_to(now_ns, worker);
             for (id, output_tokens) in self.engines[worker].running() {
-                if let Some(lease) = self.leases[id.0 as usize] {
+                if let Some(Assignment { lease, .. }) = self.bookings[id.0 as usize] {
                     self.router.progress(now_ns, lease, u64::from(output_tokens));
                 }
             }

@@ -9,7 +9,7 @@ use router_core::ids::{ScopeId, WorkerId};
 use router_core::index::{Matches, PrefixIndex};
 use router_core::prompt::PromptView;
 use router_core::{
-    Assignment, LeaseId, LoadReport, Outcome, Role, RouteRequest, Router, RouterConfig, RoutingKeys,
+    Assignment, LoadReport, Outcome, Role, RouteRequest, Router, RouterConfig, RoutingKeys,
     WorkerSpec,
 };
 use simworker_core::{Engine, Event as EngineEvent, FinishReason, RequestId, Submit};
@@ -72,7 +72,7 @@ pub(super) struct World {
     requests: Vec<PlannedRequest>,
     pacing: Pacing,
     next_arrival: usize,
-    pub(super) leases: Vec<Option<LeaseId>>,
+    pub(super) bookings: Vec<Option<Assignment>>,
     records: Vec<RequestRecord>,
     finished: u64,
     itl_ns: Histogram<u64>,
@@ -104,7 +104,7 @@ impl World {
             wake_ns: vec![None; engines.len()],
             engines,
             router_wake_ns: None,
-            leases: vec![None; plan.requests.len()],
+            bookings: vec![None; plan.requests.len()],
             records: plan
                 .requests
                 .iter()
@@ -194,7 +194,7 @@ impl World {
                 record.worker = Some(assignment.worker.0);
                 record.reason = assignment.reason.as_str().to_owned();
                 record.predicted_cached_tokens = assignment.predicted_cached_tokens;
-                self.leases[seq] = Some(assignment.lease);
+                self.bookings[seq] = Some(assignment);
                 let at_ns = now_ns + self.hop_ns + self.overhead_ns;
                 self.clock.at(at_ns, Event::Submit { seq, worker, prompt });
             }
@@ -309,15 +309,27 @@ impl World {
 
     fn first_token(&mut self, now_ns: u64, seq: usize) {
         self.records[seq].first_ns = Some(now_ns);
-        if let Some(lease) = self.leases[seq] {
-            self.router.first_token(now_ns, lease);
+        if let Some(booked) = &self.bookings[seq] {
+            self.router.first_token(now_ns, booked.lease);
+        }
+    }
+
+    /// As live: a cache that holds nothing of what was sent there is not believed in any more.
+    fn told_cached(&mut self, now_ns: u64, booked: &Assignment, cached_tokens: u64) {
+        if self.router.told_cached(now_ns, booked, cached_tokens)
+            && let Some(index) = &mut self.index
+        {
+            index.clear(booked.worker);
         }
     }
 
     fn end(&mut self, now_ns: u64, seq: usize, end: End) {
-        if let Some(lease) = self.leases[seq].take() {
+        if let Some(booked) = self.bookings[seq].take() {
             let outcome = Outcome::of_status(end.status);
-            self.router.finish(now_ns, lease, outcome);
+            if outcome == Outcome::Completed {
+                self.told_cached(now_ns, &booked, end.cached_tokens);
+            }
+            self.router.finish(now_ns, booked.lease, outcome);
         }
         let record = &mut self.records[seq];
         record.last_ns = now_ns;

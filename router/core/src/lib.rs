@@ -37,7 +37,7 @@ pub use policy::{
     OptionValue, POLICIES, Policy, PolicyConfig, PolicyRow, Reason, Signals, UnknownPolicy,
 };
 use prompt::PromptView;
-pub use request::{Assignment, RouteRequest, RoutingKeys, UnknownModel, Unroutable};
+pub use request::{Assignment, Grounds, RouteRequest, RoutingKeys, UnknownModel, Unroutable};
 pub use retry::{Cause, Next, RetryBudget, RetryConfig, StatusSet, Tries};
 pub use router::{PolicyError, Proposal, Router, RouterConfig, WarmUp, WorkerView};
 

@@ -48,9 +48,21 @@ pub struct Assignment {
     pub prompt_chars: u64,
     /// Prompt tokens that the router believes to be in that worker's cache; `None` where the policy holds no such belief.
     pub predicted_cached_tokens: Option<u64>,
-    /// When it was booked, this router waited for no other first token from that worker. So whatever was believed to be in
-    /// its cache was not still being computed.
-    pub no_prefill_ahead: bool,
+    /// What that rests on.
+    pub grounds: Grounds,
+}
+
+/// What the belief in a worker's cache rested on when a request was booked there. Times are those of the index's clock,
+/// which counts its credits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Grounds {
+    /// When the prompt was looked up.
+    pub looked: u64,
+    /// When the worker was last credited with what was matched.
+    pub credited: u64,
+    /// That was before this router looked up any prompt that was still without a first token from that worker. So what was
+    /// believed in was not still being computed.
+    pub settled: bool,
 }
 
 /// Nobody serves the model that was asked for, and everybody says which one they serve.

@@ -19,10 +19,10 @@ use crate::breaker::BreakerConfig;
 use crate::fleet::{Fleet, Role};
 use crate::index::Matches;
 use crate::ledger::loads::LoadReport;
-use crate::ledger::{Finished, LeaseId, Ledger, Outcome};
+use crate::ledger::{Account, Finished, LeaseId, Ledger, Outcome};
 use crate::policy::{Choice, Decision, Policy, PolicyConfig, Reason, Signals};
 use crate::prompt::{CHARS_PER_TOKEN, INDEXED_BYTES, PromptView};
-use crate::request::{Assignment, RouteRequest, UnknownModel, Unroutable};
+use crate::request::{Assignment, Grounds, RouteRequest, UnknownModel, Unroutable};
 use crate::{ScopeId, WorkerId};
 
 /// Nanoseconds between two questions for a worker's load.
@@ -205,9 +205,8 @@ impl Router {
         let Proposal { worker, reason, matched_chars } = Proposal::of(choice);
         // What it looked at can be changed from here on.
         drop(decision);
-        let account = self.state.ledger.account(worker);
-        let no_prefill_ahead = account.is_none_or(|account| account.load().queued_prefill_tokens == 0);
-        let lease = self.state.ledger.book(now_ns, worker, request.prompt_tokens);
+        let grounds = self.grounds(worker, matches);
+        let lease = self.state.ledger.book(now_ns, worker, request.prompt_tokens, grounds.looked);
         let predicted =
             self.signals.prefix_index.map(|_| predicted_cached_tokens(request, matches, matched_chars));
         Ok(Assignment {
@@ -217,7 +216,7 @@ impl Router {
             matched_chars,
             prompt_chars: matches.prompt_chars(),
             predicted_cached_tokens: predicted,
-            no_prefill_ahead,
+            grounds,
         })
     }
 
@@ -234,6 +233,13 @@ impl Router {
         let survey = Survey { state: &self.state, now_ns, request, matches };
         let decision = survey.decision()?;
         self.choose(&decision).map(Proposal::of)
+    }
+
+    fn grounds(&self, worker: WorkerId, matches: &Matches) -> Grounds {
+        let credited = matches.get(worker).map_or(0, |row| row.credited);
+        let computing_since = self.state.ledger.account(worker).and_then(Account::computing_since);
+        let settled = computing_since.is_none_or(|since| credited <= since);
+        Grounds { looked: matches.looked(), credited, settled }
     }
 
     fn choose<'d>(&self, decision: &'d Decision<'_>) -> Result<Choice<'d>, Unroutable> {

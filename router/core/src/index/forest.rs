@@ -15,8 +15,8 @@ use super::node::{Node, NodeId, Owners};
 use super::symbol::{Symbol, common_prefix};
 use crate::ids::ScopeId;
 
-/// Rows of a lookup: characters matched for each owner.
-pub(super) type Rows = SmallVec<[(Tenant, u64); 8]>;
+/// Rows of a lookup: for each owner the characters matched, and the epoch in which it was last credited with them.
+pub(super) type Rows = SmallVec<[(Tenant, u64, u64); 8]>;
 
 #[derive(Debug)]
 pub(super) struct Forest<S> {
@@ -213,13 +213,13 @@ impl<S: Symbol> Forest<S> {
 /// Notes `chars` for each of the `owners`; all who are noted already stay, and both are in order of tenant.
 fn note(rows: &mut Rows, owners: &Owners, chars: u64) {
     if rows.is_empty() {
-        rows.extend(owners.as_slice().iter().map(|owner| (owner.tenant, chars)));
+        rows.extend(owners.as_slice().iter().map(|owner| (owner.tenant, chars, owner.stamp.epoch())));
         return;
     }
-    let mut owners = owners.as_slice().iter().map(|owner| owner.tenant).peekable();
+    let mut owners = owners.as_slice().iter().peekable();
     for row in rows.iter_mut() {
-        if owners.next_if_eq(&row.0).is_some() {
-            row.1 = chars;
+        if let Some(owner) = owners.next_if(|owner| owner.tenant == row.0) {
+            *row = (owner.tenant, chars, owner.stamp.epoch());
         }
     }
 }

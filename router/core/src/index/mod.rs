@@ -28,7 +28,7 @@ mod shrink;
 mod symbol;
 
 use self::holdings::{Holdings, Tenant};
-pub use self::matches::Matches;
+pub use self::matches::{Match, Matches};
 use self::symbol::Forests;
 use crate::ids::{ScopeId, WorkerId};
 use crate::prompt::PromptView;
@@ -91,9 +91,10 @@ impl PrefixIndex {
             PromptView::Tokens(run) => self.forests.tokens.lookup(scope, run),
             PromptView::Unreadable => Default::default(),
         };
-        let live =
-            rows.iter().filter_map(|&(tenant, chars)| Some((self.holdings.get(tenant)?.worker, chars)));
-        Matches::new(live, prompt.chars())
+        let live = rows.iter().filter_map(|&(tenant, chars, credited)| {
+            Some(Match { worker: self.holdings.get(tenant)?.worker, chars, credited })
+        });
+        Matches::at(self.epoch, live, prompt.chars())
     }
 
     /// Notes that the prompt went to `worker`: it owns all of the indexed part that fits within the bounds, as the

@@ -7,7 +7,7 @@
 mod cursor;
 pub(crate) mod loads;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::WorkerId;
 use crate::breaker::{Breaker, BreakerChange, BreakerConfig, BreakerView, Gate, Pass};
@@ -91,6 +91,8 @@ struct Lease {
     output_tokens: u64,
     /// No first token yet.
     queued: bool,
+    /// The index's clock when the prompt was looked up.
+    looked: u64,
     /// By which it was let through; absent without a breaker.
     pass: Option<Pass>,
 }
@@ -101,6 +103,8 @@ pub(crate) struct Account {
     worker: WorkerId,
     load: Load,
     tally: Tally,
+    /// (index's clock at the lookup, lease) of all that have no first token yet, in order.
+    computing: Vec<(u64, LeaseId)>,
     /// What the worker says of itself; absent where no policy wants to know.
     feed: Option<Feed>,
     /// Absent where breakers are off.
@@ -199,6 +203,24 @@ impl Account {
         self.breaker.map_or_else(BreakerView::default, |breaker| breaker.view(now_ns))
     }
 
+    /// The index's clock at the lookup of the prompt that has been waiting for its first token since the earliest one;
+    /// `None` if none waits.
+    pub(crate) fn computing_since(&self) -> Option<u64> {
+        self.computing.first().map(|first| first.0)
+    }
+
+    fn begin(&mut self, looked: u64, id: LeaseId) {
+        let at = self.computing.partition_point(|row| *row < (looked, id));
+        self.computing.insert(at, (looked, id));
+    }
+
+    /// It has its first token, or has ended without one.
+    fn computed(&mut self, looked: u64, id: LeaseId) {
+        if let Ok(at) = self.computing.binary_search(&(looked, id)) {
+            self.computing.remove(at);
+        }
+    }
+
     /// Changes the load, and tells those who must know what it was when.
     fn change(&mut self, now_ns: u64, change: impl FnOnce(&mut Load)) {
         change(&mut self.load);
@@ -225,6 +247,7 @@ impl Ledger {
         self.accounts.push(Account {
             worker,
             load: Load::default(),
+            computing: Vec::new(),
             tally: Tally::default(),
             feed,
             breaker: self.breaker.map(Breaker::new),
@@ -254,7 +277,8 @@ impl Ledger {
     }
 
     /// Books a leg on a worker that has an account.
-    pub(crate) fn book(&mut self, now_ns: u64, worker: WorkerId, prompt_tokens: u64) -> LeaseId {
+    /// `looked` is the index's clock when its prompt was looked up.
+    pub(crate) fn book(&mut self, now_ns: u64, worker: WorkerId, prompt_tokens: u64, looked: u64) -> LeaseId {
         self.bookings += 1;
         let id = LeaseId(self.bookings);
         let prompt_tokens = prompt_tokens.min(MAX_LEASE_TOKENS);
@@ -263,9 +287,10 @@ impl Ledger {
         if let Some(at) = place {
             let account = &mut self.accounts[at];
             let pass = account.breaker.as_mut().map(|breaker| breaker.book(now_ns));
-            let lease = Lease { worker, prompt_tokens, output_tokens: 0, queued: true, pass };
+            let lease = Lease { worker, prompt_tokens, output_tokens: 0, queued: true, looked, pass };
             account.tally.assigned += 1;
             account.change(now_ns, |load| load.add(lease.load()));
+            account.begin(looked, id);
             self.leases.insert(id, lease);
         }
         id
@@ -290,6 +315,7 @@ impl Ledger {
             let account = &mut self.accounts[at];
             account.tally.count(outcome);
             account.change(now_ns, |load| load.subtract(lease.load()));
+            account.computed(lease.looked, id);
             if let (Some(breaker), Some(pass)) = (&mut account.breaker, lease.pass) {
                 change = breaker.settle(now_ns, pass, outcome);
             }
@@ -340,6 +366,12 @@ impl Ledger {
                 let permits = breaker.check(own.filter_map(|lease| lease.pass));
                 permits.map_err(|why| format!("{:?}: {why}", account.worker))?;
             }
+            let own = self.leases.iter().filter(|(_, lease)| lease.worker == account.worker && lease.queued);
+            let computing: BTreeSet<_> = own.map(|(id, lease)| (lease.looked, *id)).collect();
+            if !account.computing.iter().eq(&computing) {
+                let listed = &account.computing;
+                return Err(format!("{:?}: {listed:?} are listed, queued are {computing:?}", account.worker));
+            }
             let sum = sums.remove(&account.worker).unwrap_or_default();
             if sum != account.load {
                 return Err(format!(
@@ -354,16 +386,20 @@ impl Ledger {
     /// Changes a lease, and its worker's account by the difference.
     fn revise(&mut self, now_ns: u64, id: LeaseId, change: impl FnOnce(&mut Lease)) -> bool {
         let Some(lease) = self.leases.get_mut(&id) else { return false };
-        let before = lease.load();
+        let (before, was_queued) = (lease.load(), lease.queued);
         change(lease);
-        let (worker, after) = (lease.worker, lease.load());
-        if before != after
-            && let Some(at) = self.place(worker)
-        {
-            self.accounts[at].change(now_ns, |load| {
+        let Lease { worker, queued, looked, .. } = *lease;
+        let after = lease.load();
+        let has_changed = before != after || was_queued != queued;
+        if let Some(at) = self.place(worker).filter(|_| has_changed) {
+            let account = &mut self.accounts[at];
+            account.change(now_ns, |load| {
                 load.subtract(before);
                 load.add(after);
             });
+            if !queued {
+                account.computed(looked, id);
+            }
         }
         true
     }

@@ -2,23 +2,27 @@
 //!
 //! An engine that was flushed or restarted behind our back answers health checks as before, and the index goes on sending
 //! it the prompts whose prefixes it no longer has. But it also reports how much of each prompt it found in its cache.
-//! Where much was predicted and next to nothing found, doubt grows, by more where the prefix cannot have been still under
-//! computation; one request that found its prefix takes all doubt away. So after eight to sixteen judged requests in a row
-//! the belief is given up.
+//! Where much was predicted and next to nothing found, doubt grows; one request that found what was believed before the
+//! doubt began takes it away. What was computed since then, and found, says nothing about the rest: after a flush each
+//! prefix is missed once and found from then on, and its hits must not hide that the others are gone as well. At eight
+//! misses the belief is given up.
+//!
+//! Not judged are requests whose prefix may have been still under computation when they were booked: a burst of one new
+//! prefix finds nothing of it although nothing is wrong.
 
 use std::collections::BTreeMap;
 
 use crate::WorkerId;
-use crate::request::Assignment;
+use crate::request::{Assignment, Grounds};
 
 /// Prompt tokens below which a prediction is not judged: engines cache whole pages, and few tokens may agree by accident.
 const JUDGED_TOKENS: u64 = 128;
 
-/// A request takes all doubt away that found at least one in so many of the predicted tokens.
+/// A request that found less than one in so many of the predicted tokens has missed them.
 const FOUND_PART: u64 = 10;
 
-/// Doubt at which the belief is given up.
-const VERDICT: u32 = 16;
+/// Misses at which the belief is given up.
+const VERDICT: u32 = 8;
 
 /// What is doubted of each worker.
 #[derive(Debug, Default)]
@@ -28,7 +32,9 @@ pub(super) struct Doubts {
 
 #[derive(Debug, Default)]
 struct Doubt {
-    level: u32,
+    misses: u32,
+    /// The index's clock at the lookup of the first of these.
+    since: u64,
     /// Requests up to this booking were predicted from a belief that has been given up.
     settled_bookings: u64,
 }
@@ -38,7 +44,7 @@ struct Doubt {
 impl Doubts {
     /// The belief in this worker's cache has been given up after so many bookings.
     pub(super) fn settle(&mut self, worker: WorkerId, bookings: u64) {
-        self.workers.insert(worker, Doubt { level: 0, settled_bookings: bookings });
+        self.workers.insert(worker, Doubt { settled_bookings: bookings, ..Doubt::default() });
     }
 
     /// A worker is gone for good.
@@ -49,16 +55,23 @@ impl Doubts {
     /// A request found `cached_tokens` in its worker's cache. True if the belief is to be given up.
     pub(super) fn hear(&mut self, assignment: &Assignment, cached_tokens: u64) -> bool {
         let predicted = assignment.predicted_cached_tokens.unwrap_or(0);
-        let doubt = self.workers.entry(assignment.worker).or_default();
-        if predicted < JUDGED_TOKENS || assignment.lease.0 <= doubt.settled_bookings {
+        let Grounds { looked, credited, settled } = assignment.grounds;
+        if predicted < JUDGED_TOKENS || !settled {
             return false;
         }
-        doubt.level = match cached_tokens.saturating_mul(FOUND_PART) >= predicted {
-            true => 0,
-            false if assignment.no_prefill_ahead => doubt.level + 2,
-            false => doubt.level + 1,
-        };
-        doubt.level >= VERDICT
+        let doubt = self.workers.entry(assignment.worker).or_default();
+        if assignment.lease.0 <= doubt.settled_bookings {
+            return false;
+        }
+        if cached_tokens.saturating_mul(FOUND_PART) < predicted {
+            if doubt.misses == 0 {
+                doubt.since = looked;
+            }
+            doubt.misses += 1;
+        } else if credited <= doubt.since {
+            doubt.misses = 0;
+        }
+        doubt.misses >= VERDICT
     }
 }
 

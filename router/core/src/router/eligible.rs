@@ -48,7 +48,7 @@ impl<'a> Survey<'a> {
     fn candidates(&self, workers: &Workers) -> Result<Candidates<'a>, Unroutable> {
         let State { config, ledger, .. } = self.state;
         let mut accounts = Cursor::new(ledger.accounts(), Account::worker);
-        let mut matched = Cursor::new(self.matches.rows(), |row| row.0);
+        let mut matched = Cursor::new(self.matches.rows(), |row| row.worker);
         let mut rows = SmallVec::with_capacity(workers.able.len());
         let mut shut = Shut::new();
         let mut tried = Tried::default();
@@ -60,7 +60,7 @@ impl<'a> Survey<'a> {
                 tried.one_admits |= gate == Gate::Admits;
                 continue;
             }
-            let matched_chars = matched.find(worker).map_or(0, |row| row.1);
+            let matched_chars = matched.find(worker).map_or(0, |row| row.chars);
             let row = Candidate { worker, matched_chars, account };
             match gate {
                 Gate::Admits => rows.push(row),

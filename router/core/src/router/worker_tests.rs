@@ -1,4 +1,4 @@
-use crate::index::Matches;
+use crate::index::{IndexLimits, Matches, PrefixIndex};
 use crate::request::{RouteRequest, RoutingKeys, Unroutable};
 use crate::testing::{DONE, REQUEST, SECOND, config, in_flight, matches, router, with_key, worker_spec};
 use crate::{POLICIES, PolicyConfig, Router, WarmUp, WorkerId};
@@ -98,17 +98,38 @@ fn buckets_are_cut_anew_when_a_worker_is_draining() {
 }
 
 #[test]
-fn an_assignment_says_whether_a_prompt_was_still_being_computed() {
-    let mut router = router(config("round_robin", &[]), 1, 1);
-    let book = |router: &mut Router| router.assign(0, &REQUEST, &Matches::default()).expect("a worker");
-    let (first, second) = (book(&mut router), book(&mut router));
-    assert_eq!((first.no_prefill_ahead, second.no_prefill_ahead), (true, false));
-    router.first_token(0, first.lease);
-    assert!(!book(&mut router).no_prefill_ahead, "the second one");
-    router.finish(0, second.lease, DONE);
-    let third = crate::LeaseId(3);
-    router.first_token(0, third);
-    assert!(book(&mut router).no_prefill_ahead, "streams are no prefill");
+fn grounds_are_settled_unless_what_was_matched_was_credited_while_a_prompt_was_being_computed() {
+    let mut router = router(config("cache_aware", &[]), 1, 1);
+    let mut index = PrefixIndex::new(IndexLimits { max_tree_size: 1 << 20, max_tree_bytes: 1 << 20 });
+    let mut book = |router: &mut Router, text: &'static str| {
+        let prompt = crate::PromptView::Text(text.as_bytes());
+        let matches = index.lookup(REQUEST.scope, prompt);
+        let assignment = router.assign(0, &RouteRequest { prompt, ..REQUEST }, &matches).expect("a worker");
+        index.credit(REQUEST.scope, prompt, assignment.worker);
+        (assignment.lease, assignment.grounds)
+    };
+    let grounds = |looked, credited, settled| crate::Grounds { looked, credited, settled };
+    let (one, first) = book(&mut router, "one");
+    assert_eq!(first, grounds(0, 0, true), "nothing is believed");
+    let (again, second) = book(&mut router, "one");
+    assert_eq!(second, grounds(1, 1, false), "it is being computed");
+    let (two, third) = book(&mut router, "two");
+    assert_eq!(third, grounds(2, 0, true));
+    router.first_token(0, one);
+    assert_eq!(book(&mut router, "one").1, grounds(3, 2, false), "the second one is not");
+    router.finish(0, again, DONE);
+    assert_eq!(book(&mut router, "one").1, grounds(4, 4, false), "the last one");
+    router.first_token(0, crate::LeaseId(4));
+    router.first_token(0, crate::LeaseId(5));
+    assert_eq!(
+        book(&mut router, "one").1,
+        grounds(5, 5, false),
+        "another prompt was looked up before that credit"
+    );
+    router.finish(0, two, DONE);
+    router.first_token(0, crate::LeaseId(6));
+    assert_eq!(book(&mut router, "two").1, grounds(6, 3, true));
+    assert_eq!(book(&mut router, "one").1, grounds(7, 6, true), "what is computed now was looked up later");
 }
 
 #[test]

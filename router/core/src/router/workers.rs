@@ -90,17 +90,14 @@ impl Router {
     /// found too little of what was predicted: the cache has been lost, as in [`Router::cache_lost`], and the caller should
     /// clear the worker in the prefix index.
     ///
-    /// Judged are requests of whose prompt at least 128 tokens were believed to be cached, under the belief of now. One that
-    /// found a tenth of them or more takes all doubt away. Otherwise doubt grows by 2, or by 1 if the prefix may have been
-    /// still under computation ([`Assignment::no_prefill_ahead`]); at 16 it is too much. So it takes 8 to 16 requests in
-    /// a row. A worker whose answers report nothing is never asked about here, and never doubted.
+    /// Judged are requests of whose prompt at least 128 tokens were believed to be cached, under the belief of now and on
+    /// settled [`Grounds`](crate::Grounds). Eight that found less than a tenth of them are too many, unless another one
+    /// in between found what was believed before the first of these. A worker whose answers report nothing is never
+    /// asked about here, and never doubted.
     ///
-    /// It can be wrong where more than 16 requests for prefixes that are nowhere yet come at once and the engine computes
-    /// them side by side: all of one prefix in one batch (SGLang holds back all but the first of these), or each the second
-    /// of its own prefix, with no request in between that finds anything. Then a worker's prefixes are forgotten that it
-    /// has, and what is lost is one computation of each at another worker. Where several routers share workers, another
-    /// one's prefill is not seen, and 8 are enough instead of 16. A worker whose cache is off or too small for what it is
-    /// sent is found guilty again and again, and that is the truth.
+    /// It can be wrong where an engine has evicted much: with half of all judged requests missing by chance, eight in a
+    /// row come once in a few hundred. What is lost then is one computation of each prefix at another worker. A worker
+    /// whose cache is off or too small for what it is sent is found guilty again and again, and that is the truth.
     pub fn told_cached(&mut self, now_ns: u64, assignment: &Assignment, cached_tokens: u64) -> bool {
         let is_known = self.state.fleet.get(assignment.worker).is_some();
         let is_lost = is_known && self.doubts.hear(assignment, cached_tokens);

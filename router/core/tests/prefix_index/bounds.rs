@@ -46,7 +46,7 @@ fn a_prompt_longer_than_the_bound_is_credited_as_far_as_it_fits() {
     index.credit(SCOPE, text("ééééééééé"), WorkerId(0));
     assert_eq!(rows(&index, "ééééééééé"), [(0, 5)]);
     index.credit(SCOPE, PromptView::Tokens(&[1, 2, 3]), WorkerId(0));
-    assert_eq!(index.lookup(SCOPE, PromptView::Tokens(&[1, 2, 3])).rows(), [(WorkerId(0), 4)]);
+    assert_eq!(index.lookup(SCOPE, PromptView::Tokens(&[1, 2, 3])).of(WorkerId(0)), 4);
     assert_eq!(index.chars_of(WorkerId(0)), 5);
 }
 

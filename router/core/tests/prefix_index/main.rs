@@ -21,5 +21,5 @@ fn text(text: &str) -> PromptView<'_> {
 }
 
 fn rows(index: &PrefixIndex, prompt: &str) -> Vec<(u32, u64)> {
-    index.lookup(SCOPE, text(prompt)).rows().iter().map(|row| (row.0.0, row.1)).collect()
+    index.lookup(SCOPE, text(prompt)).rows().iter().map(|row| (row.worker.0, row.chars)).collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use router_core::ids::WorkerId;
-use router_core::index::Matches;
+use router_core::index::Match;
 use router_core::prompt::PromptView;
 
 /// A prompt that owns its symbols.
@@ -143,14 +143,23 @@ impl Model {
         self.forgotten.push(worker);
     }
 
-    pub(crate) fn lookup(&self, scope: u32, prompt: &Prompt) -> Matches {
+    /// (worker, characters, when it was last credited with them).
+    pub(crate) fn lookup(&self, scope: u32, prompt: &Prompt) -> Vec<Match> {
         let heads = prompt.heads();
         let matched = |owned: &BTreeMap<Place, (u64, bool)>| {
-            let held = heads.iter().take_while(|head| owned.contains_key(&(scope, (*head).clone())));
-            let held: Vec<u64> = held.map(Prompt::weight).collect();
-            (!held.is_empty()).then(|| held.iter().sum::<u64>())
+            let row = |head: &Prompt| Some((head.weight(), owned.get(&(scope, head.clone()))?.0));
+            let held: Vec<(u64, u64)> = heads.iter().map_while(row).collect();
+            Some((held.iter().map(|row| row.0).sum(), held.last()?.1))
         };
-        let rows = self.owned.iter().filter_map(|(&worker, owned)| Some((WorkerId(worker), matched(owned)?)));
-        Matches::new(rows, heads.iter().map(Prompt::weight).sum())
+        let rows = self.owned.iter().filter_map(|(&worker, owned)| {
+            let (chars, credited) = matched(owned)?;
+            Some(Match { worker: WorkerId(worker), chars, credited })
+        });
+        rows.collect()
+    }
+
+    /// Credits so far.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
     }
 }

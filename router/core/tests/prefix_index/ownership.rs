@@ -1,7 +1,6 @@
 //! Who owns what: credits, withdrawals, workers that are cleared or forgotten.
 
 use router_core::ids::{ScopeId, WorkerId};
-use router_core::index::Matches;
 use router_core::prompt::PromptView;
 
 use crate::{SCOPE, index, rows, text};
@@ -24,9 +23,9 @@ fn scopes_and_alphabets_are_apart() {
     index.credit(SCOPE, PromptView::Tokens(&[97, 98, 99]), WorkerId(1));
     let elsewhere = index.lookup(ScopeId(1), text("abc"));
     assert_eq!((elsewhere.rows(), elsewhere.prompt_chars()), (&[][..], 3));
-    assert_eq!(index.lookup(SCOPE, text("abc")).rows(), [(WorkerId(0), 3)]);
-    assert_eq!(index.lookup(SCOPE, PromptView::Tokens(&[97, 98])).rows(), [(WorkerId(1), 8)]);
-    assert_eq!(index.lookup(SCOPE, PromptView::Unreadable), Matches::default());
+    assert_eq!(rows(&index, "abc"), [(0, 3)]);
+    assert_eq!(index.lookup(SCOPE, PromptView::Tokens(&[97, 98])).of(WorkerId(1)), 8);
+    assert_eq!(index.lookup(SCOPE, PromptView::Unreadable).rows(), []);
 }
 
 #[test]

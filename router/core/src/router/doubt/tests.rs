@@ -39,15 +39,23 @@ fn eight_in_a_row_are_too_much_and_a_tenth_that_is_found_takes_all_doubt_away() 
 }
 
 #[test]
-fn behind_another_prefill_sixteen_are_needed() {
-    let mut router = cache_aware();
-    let first = assign(&mut router, &[]);
-    let verdict = (0..16).position(|_| {
-        let assignment = alone(&mut router, 1000);
-        router.told_cached(0, &assignment, 0)
+fn a_prompt_that_may_be_still_under_computation_is_not_judged() {
+    let prompt = |n: u32| [vec![7; 2000], format!("question {n}").into_bytes()].concat();
+    let mut world = World::new(1);
+    let first = world.book(&prompt(0));
+    for n in 1..30 {
+        let assignment = world.book(&prompt(n));
+        assert!(assignment.predicted_cached_tokens > Some(400) && !assignment.grounds.settled);
+        assert!(!world.router.told_cached(0, &assignment, 0), "request {n}");
+        world.router.finish(0, assignment.lease, DONE);
+    }
+    world.router.first_token(0, first.lease);
+    let verdict = (30..60).position(|n| {
+        let assignment = world.book(&prompt(n));
+        world.router.finish(0, assignment.lease, DONE);
+        world.router.told_cached(0, &assignment, 0)
     });
-    assert_eq!(verdict, Some(15));
-    router.finish(0, first.lease, DONE);
+    assert_eq!(verdict, Some(7), "from its first token on it should be there");
 }
 
 #[test]
@@ -114,14 +122,19 @@ impl World {
         Self { router: cache_aware(), index, batch, queue, cached_groups, serial: 0, verdicts: 0 }
     }
 
-    fn send(&mut self, group: u8) -> Assignment {
-        self.serial += 1;
-        let prompt = [vec![group; 2000], format!("question {}", self.serial).into_bytes()].concat();
-        let view = PromptView::Text(&prompt);
+    fn book(&mut self, prompt: &[u8]) -> Assignment {
+        let view = PromptView::Text(prompt);
         let request = RouteRequest { prompt: view, prompt_tokens: prompt.len() as u64 / 4, ..REQUEST };
         let matches = self.index.lookup(ScopeId(0), view);
         let assignment = self.router.assign(0, &request, &matches).expect("a worker is there");
         self.index.credit(ScopeId(0), view, assignment.worker);
+        assignment
+    }
+
+    fn send(&mut self, group: u8) -> Assignment {
+        self.serial += 1;
+        let assignment =
+            self.book(&[vec![group; 2000], format!("question {}", self.serial).into_bytes()].concat());
         self.queue.push((assignment, group));
         assignment
     }
@@ -141,35 +154,74 @@ impl World {
     }
 }
 
-#[test]
-fn a_flush_behind_our_back_is_found_within_twenty_requests() {
-    for ahead in [0, 1] {
-        let mut world = World::new(1);
-        (0..200).for_each(|group| {
-            world.send(group);
+/// How many were predicted to find what was not there, of `count` requests to random ones of so many groups.
+fn wrong_ones(world: &mut World, draws: &mut Draws, groups: usize, count: usize) -> usize {
+    let mut wrong = 0;
+    for _ in 0..count {
+        let group = draws.below(groups) as u8;
+        let is_cached = world.cached_groups.contains(&group) || world.queue.iter().any(|row| row.1 == group);
+        let predicted = world.send(group).predicted_cached_tokens.expect("it follows prefixes");
+        wrong += usize::from(predicted > 300 && !is_cached);
+        // Some requests are under way at any time.
+        if world.queue.len() > world.batch {
             world.step();
-        });
-        (0..ahead).for_each(|_| _ = world.send(255));
-        assert_eq!(world.verdicts, 0, "each found its prefix, or none was predicted");
-        world.cached_groups.clear();
-        let mut needed = 0;
-        while world.verdicts == 0 {
-            assert_eq!(
-                world.send(needed as u8).predicted_cached_tokens.map(|tokens| tokens > 400),
-                Some(true)
-            );
-            world.step();
-            needed += 1;
         }
-        assert!(needed <= 20 && (needed > 8) == (ahead > 0), "{needed} with {ahead} ahead");
-        let unknown = world.send(199).predicted_cached_tokens;
-        assert!(unknown.is_some_and(|tokens| tokens < 128), "the index has forgotten: {unknown:?}");
+    }
+    wrong
+}
+
+/// Of 50 requests that follow the first 20 after a flush that nobody told of, those predicted to find what was not there.
+fn wrong_after_a_flush(groups: usize, batch: usize, seed: u64) -> usize {
+    let mut draws = Draws::new(seed, groups as u64);
+    let mut world = World::new(batch);
+    (0..groups).for_each(|group| {
+        world.send(group as u8);
+        world.step();
+    });
+    assert_eq!(wrong_ones(&mut world, &mut draws, groups, 100), 0);
+    assert_eq!(world.verdicts, 0, "each found its prefix, or none was predicted");
+    world.cached_groups.clear();
+    wrong_ones(&mut world, &mut draws, groups, 20);
+    wrong_ones(&mut world, &mut draws, groups, 50)
+}
+
+#[test]
+fn after_a_flush_behind_our_back_predictions_are_true_within_twenty_requests() {
+    for (groups, batch) in [(4, 1), (15, 1), (15, 2), (40, 3), (200, 1), (200, 4)] {
+        let runs = (0..50).filter(|seed| wrong_after_a_flush(groups, batch, *seed) == 0).count();
+        // By chance the first twenty may ask for fewer than eight that are gone.
+        assert!(runs >= 42, "true in {runs} of 50 runs with {groups} groups and batches of {batch}");
     }
 }
 
 #[test]
-fn a_burst_of_one_prefix_on_a_healthy_worker_raises_no_doubt_that_lasts() {
-    for batch in [1, 4, 16] {
+fn a_hit_on_what_was_computed_since_the_doubt_began_takes_none_away() {
+    let mut world = World::new(1);
+    (0..20).for_each(|group| {
+        world.send(group);
+        world.step();
+    });
+    world.cached_groups.clear();
+    for group in 0..8 {
+        assert_eq!(world.verdicts, 0, "group {group}");
+        (0..3).for_each(|_| {
+            world.send(group);
+            world.step();
+        });
+    }
+    assert_eq!(world.verdicts, 1, "each prefix was missed once and found twice");
+    world.cached_groups.extend(0..20);
+    world.cached_groups.remove(&1);
+    (0..20).for_each(|group| {
+        world.send(group);
+        world.step();
+    });
+    assert_eq!(world.verdicts, 1, "what is found of old takes it away");
+}
+
+#[test]
+fn a_burst_of_one_prefix_on_a_healthy_worker_raises_no_doubt() {
+    for batch in [1, 4, 16, 64] {
         let mut world = World::new(batch);
         for group in 0..20 {
             (0..100).for_each(|_| _ = world.send(group));
@@ -179,10 +231,6 @@ fn a_burst_of_one_prefix_on_a_healthy_worker_raises_no_doubt_that_lasts() {
         }
         assert_eq!(world.verdicts, 0, "batches of {batch}");
     }
-    let mut at_once = World::new(17);
-    (0..17).for_each(|_| _ = at_once.send(0));
-    at_once.step();
-    assert_eq!(at_once.verdicts, 1, "this is where it is wrong, as its description says");
 }
 
 proptest! {
@@ -218,11 +266,11 @@ proptest! {
                     let missed = |told: &&(Assignment, u64)| {
                         10 * told.1 < told.0.predicted_cached_tokens.expect("it is judged")
                     };
-                    let last = told.iter().rev().filter(counts).take_while(missed);
-                    let doubt: u32 = last.map(|told| if told.0.no_prefill_ahead { 2 } else { 1 }).sum();
+                    // The clock stands still here: everything is of old.
+                    let misses = told.iter().rev().filter(counts).take_while(missed).count();
                     let judged = counts(&told.last().expect("just told"));
-                    prop_assert_eq!(router.told_cached(0, &assignment, cached), judged && doubt >= 16);
-                    if judged && doubt >= 16 {
+                    prop_assert_eq!(router.told_cached(0, &assignment, cached), judged && misses >= 8);
+                    if judged && misses >= 8 {
                         settled.insert(worker, router.bookings());
                     }
                 }
