@@ -155,7 +155,7 @@ async fn refuse(refusal: Refusal, request: &mut Request<Incoming>) -> Answer {
 
 fn metrics(context: &Context, request: &Request<Incoming>) -> Answer {
     match (request.uri().path(), request.method()) {
-        ("/metrics", &(Method::GET | Method::HEAD)) => operator::metrics(&context.shared),
+        ("/metrics", &(Method::GET | Method::HEAD)) => operator::metrics(&context.shared, request.headers()),
         ("/metrics", _) => Refusal::MethodNotAllowed { allowed: "GET, HEAD" }.answer(),
         _ => Refusal::NotFound.answer(),
     }

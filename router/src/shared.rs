@@ -13,7 +13,7 @@ use crate::clock::{Clock, nanoseconds};
 use crate::config::{Config, HealthConfig, Settings};
 use crate::fleet::{self, Belief, Books, Member, Newcomers, Terms};
 use crate::gate::Gate;
-use crate::metrics::{EndpointName, Live, Metrics};
+use crate::metrics::{EndpointName, Format, Live, Metrics};
 use crate::proxy;
 use crate::stop::Stop;
 use crate::tls::ClientTls;
@@ -152,8 +152,8 @@ impl Shared {
     }
 
     /// The text of `/metrics` now.
-    pub(crate) fn metrics_text(&self) -> String {
+    pub(crate) fn metrics_text(&self, format: Format) -> String {
         let queue = self.gate.as_ref().map(|gate| gate.occupancy()).unwrap_or_default();
-        self.metrics.render(Live::read(self, queue))
+        self.metrics.render(Live::read(self, queue), format)
     }
 }

@@ -6,8 +6,10 @@ directory that is thrown away; nothing is installed and no service is started.
 
 It starts two mock workers, the router and Prometheus on free ports of the loopback, sends some requests, and fails when
 
-* promtool finds fault with the configuration, the alerts, their tests, or a metric's name;
-* a target is not up, or Prometheus warns of anything while it scrapes and evaluates;
+* promtool finds fault with the configuration, the alerts, their tests, or with what /metrics and /engine_metrics say in the
+  older text format;
+* a target is not up, or Prometheus, which asks for OpenMetrics, warns of anything while it scrapes and evaluates;
+* /metrics or a worker's part of /engine_metrics has not become series of their jobs;
 * an expression of the dashboard is refused.
 """
 
@@ -26,8 +28,10 @@ import processes
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 PATIENCE = 30
-# What SGLang's gateway calls so, and dashboards select by.
-KNOWN = "smg_http_inflight_request_age_count non-histogram"
+# The job that reads the router's own metrics, and the one that reads its workers'.
+ROUTER, ENGINES = "router", "sglang-engines"
+# How promtool begins its complaints about names that are SGLang's and that dashboards select by.
+KNOWN = {ROUTER: ("smg_http_inflight_request_age_count non-histogram", ), ENGINES: ()}
 
 
 def main():
@@ -39,10 +43,10 @@ def main():
         complaints = promtool_on_files(tools)
         ports = processes.free_ports(5)
         cluster(programs, options.binaries, ports, scratch)
-        text = get(f"http://127.0.0.1:{ports[1]}/metrics").decode()
-        complaints += lint(tools, text)
+        complaints += lint(tools, ROUTER, f"http://127.0.0.1:{ports[1]}/metrics")
+        complaints += lint(tools, ENGINES, f"http://127.0.0.1:{ports[0]}/engine_metrics")
         base, log = prometheus(programs, tools, ports, scratch, options.jobs)
-        complaints += targets(base) + dashboard(base) + rules(base)
+        complaints += targets(base) + series(base, ports[3:]) + dashboard(base) + rules(base)
         complaints += [f"Prometheus: {line}" for line in log.read_text().splitlines()
                        if "level=warn" in line or "level=error" in line]
     for complaint in complaints:
@@ -80,34 +84,26 @@ def promtool_on_files(tools):
     return complaints
 
 
-def lint(tools, text):
-    """promtool's opinion of names and help. It reads the older text format only, in which a counter is described under
-    the name of its samples."""
-    counters = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ") and line.endswith(" counter")}
-
-    def older(line):
-        words = line.split(" ", 3)
-        if words[0] == "#" and len(words) > 2 and words[2] in counters:
-            words[2] += "_total"
-        return " ".join(words)
-
-    older_text = "\n".join(older(line) for line in text.splitlines() if line != "# EOF") + "\n"
-    done = subprocess.run([tools / "promtool", "check", "metrics"], input=older_text, capture_output=True, text=True, check=False)
+def lint(tools, job, url):
+    """promtool's opinion of a page, its names and its help. It reads the older text format only, as one gets it who does not
+    ask for another."""
+    done = subprocess.run([tools / "promtool", "check", "metrics"], input=get(url).decode(), capture_output=True, text=True, check=False)
     said = sorted({line for line in (done.stdout + done.stderr).splitlines() if line})
-    new = [line for line in said if not line.startswith(KNOWN)]
-    print(f"promtool check metrics: {len(said)} complaints, {len(said) - len(new)} of them known")
-    return [f"promtool check metrics: {line}" for line in new]
+    new = [line for line in said if not line.startswith(KNOWN[job])]
+    print(f"promtool check metrics, {job}: {len(said)} complaints, {len(said) - len(new)} of them known")
+    return [f"promtool check metrics, {job}: {line}" for line in new]
 
 
 def cluster(programs, binaries, ports, scratch):
     """Two mock workers, the router, and some requests through it. Ports: traffic, metrics, Prometheus, workers."""
     traffic, metrics, _, first, second = ports
     for port in (first, second):
-        programs.start("simworker", [binaries / "simworker", "--instant", "--port", str(port)], scratch)
+        programs.start("simworker", [binaries / "simworker", "--speed", "20", "--port", str(port)], scratch)
     programs.start("router", [binaries / "router", "--host", "127.0.0.1", "--port", str(traffic), "--prometheus-host", "127.0.0.1",
                               "--prometheus-port", str(metrics), "--worker-urls", f"http://127.0.0.1:{first}",
                               f"http://127.0.0.1:{second}"], scratch)
-    programs.wait_for("the router to be ready", lambda: get(f"http://127.0.0.1:{traffic}/readiness"))
+    ready = f"http://127.0.0.1:{traffic}/readiness"
+    programs.wait_for("the workers to be healthy", lambda: json.loads(get(ready))["healthy_workers"] == 2)
     requests(traffic)
 
 
@@ -151,9 +147,21 @@ def all_scraped(base, times):
 def targets(base):
     """Complaints about targets that are not up."""
     active = ask(base, "targets")["activeTargets"]
-    series = ask(base, "query", query='count({job="router",__name__=~"smg_.*"})')["result"]
-    print(f"{len(active)} targets, {series[0]['value'][1] if series else 0} series of the router")
+    print(f"{len(active)} targets")
     return [f"{target['scrapeUrl']} is {target['health']}: {target['lastError']}" for target in active if target["health"] != "up"]
+
+
+def series(base, workers):
+    """Complaints about what was scraped of the jobs that there are: the router's own series, and those of each worker."""
+    selectors = {ROUTER: [f'job="{ROUTER}",__name__=~"smg_.*"'],
+                 ENGINES: [f'job="{ENGINES}",__name__=~"sglang_.*",worker_addr="http://127.0.0.1:{port}"' for port in workers]}
+    complaints = []
+    for job in {target["labels"]["job"] for target in ask(base, "targets")["activeTargets"]}:
+        for selector in selectors[job]:
+            counted = ask(base, "query", query=f"count({{{selector}}})")["result"]
+            print(f"{counted[0]['value'][1] if counted else 0} series of {{{selector}}}")
+            complaints += [] if counted else [f"no series of {{{selector}}}"]
+    return complaints
 
 
 def rules(base):

@@ -1,6 +1,6 @@
 //! The text of `/metrics`: every family, in one order, from the counters and from what is read at that moment.
 //!
-//! The library writes the format; what is written is decided anew at each scrape, which is how the series of a worker
+//! The library writes the formats; what is written is decided anew at each scrape, which is how the series of a worker
 //! that has left disappear.
 
 mod page;
@@ -10,14 +10,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, text};
+use prometheus_client::encoding::{DescriptorEncoder, prometheus_text, text};
 use prometheus_client::registry::Registry;
 use router_core::POLICIES;
 
 use super::labels::{End, RequestError};
 use super::live::Live;
 use super::routes::Row;
-use super::{Histogram, Metrics, read};
+use super::{Format, Histogram, Metrics, read};
 use page::{Labels, Page};
 
 /// The labels that tell nothing yet and that dashboards of the gateway select by.
@@ -27,12 +27,15 @@ const MODE: (&str, &str) = ("connection_mode", "http");
 
 impl Metrics {
     /// The text of `/metrics`.
-    pub(crate) fn render(self: &Arc<Self>, live: Live) -> String {
+    pub(crate) fn render(self: &Arc<Self>, live: Live, format: Format) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Scrape { metrics: Arc::clone(self), live }));
         let mut out = String::new();
         // Writing to a string cannot fail.
-        let _ = text::encode(&mut out, &registry);
+        let _ = match format {
+            Format::Plain => prometheus_text::encode(&mut out, &registry),
+            Format::OpenMetrics => text::encode(&mut out, &registry),
+        };
         out
     }
 }

@@ -7,6 +7,7 @@
 
 mod clients;
 mod expose;
+mod format;
 mod histogram;
 mod in_flight;
 mod labels;
@@ -25,6 +26,7 @@ use router_core::{Cause, POLICIES, PolicyRow};
 
 use crate::error::Refusal;
 pub(crate) use clients::ClientMetrics;
+pub(crate) use format::Format;
 use histogram::Bounds;
 pub(crate) use histogram::{DURATION_BUCKETS, Gaps, Histogram};
 use in_flight::InFlight;

@@ -69,7 +69,11 @@ struct Counters {
 
 impl Counters {
     fn render(&self, places: std::ops::Range<usize>) -> String {
-        self.metrics.render(live(&self.workers, places))
+        self.render_as(Format::Plain, places)
+    }
+
+    fn render_as(&self, format: Format, places: std::ops::Range<usize>) -> String {
+        self.metrics.render(live(&self.workers, places), format)
     }
 }
 
@@ -151,12 +155,16 @@ struct Family<'a> {
 }
 
 /// Reads the text as strictly as a scraper may: every family is described once, before its samples, which follow at
-/// once and bear its name with the suffix of its kind.
-fn parse(text: &str) -> BTreeMap<&str, Family<'_>> {
+/// once and bear its name with the suffix of its kind. The older format's counters are described with it, too.
+fn parse(format: Format, text: &str) -> BTreeMap<&str, Family<'_>> {
     let mut families: BTreeMap<&str, Family<'_>> = BTreeMap::new();
     let mut series = BTreeSet::new();
     let (mut current, mut helped) = ("", "");
-    let body = text.strip_suffix("# EOF\n").expect("the end is marked");
+    let body = match format {
+        Format::OpenMetrics => text.strip_suffix("# EOF\n").expect("the end is marked"),
+        Format::Plain => text,
+    };
+    assert!(body.ends_with('\n') && !body.contains("EOF"));
     for line in body.lines() {
         if let Some(help) = line.strip_prefix("# HELP ") {
             helped = help.split_once(' ').expect("a text").0;
@@ -170,7 +178,8 @@ fn parse(text: &str) -> BTreeMap<&str, Family<'_>> {
             let name = sample.split('{').next().expect("a name");
             let family = families.get_mut(current).expect("a described family");
             let suffixes: &[&str] = match family.kind {
-                "counter" => &["_total"],
+                "counter" if format == Format::OpenMetrics => &["_total"],
+                "counter" => &[""],
                 "gauge" => &[""],
                 "histogram" => &["_sum", "_count", "_bucket"],
                 kind => panic!("{current} is a {kind}"),
@@ -189,10 +198,21 @@ fn every_family_is_there_and_no_other() {
     let counters = counters();
     for model in [None, Some("m")] {
         happen(&counters, model);
-        let text = counters.render(0..2);
-        let shown: Vec<_> = parse(&text).iter().map(|(name, family)| (*name, family.kind)).collect();
-        assert_eq!(shown, FAMILIES);
-        assert!(parse(&text).values().all(|family| !family.samples.is_empty()));
+        for format in [Format::Plain, Format::OpenMetrics] {
+            let text = counters.render_as(format, 0..2);
+            let families = parse(format, &text);
+            let mut shown: Vec<_> = families.iter().map(|(name, family)| (*name, family.kind)).collect();
+            if format == Format::Plain {
+                for (name, kind) in &mut shown {
+                    let base = name.strip_suffix("_total");
+                    assert_eq!(base.is_some(), *kind == "counter", "{name}");
+                    *name = base.unwrap_or(name);
+                }
+                shown.sort_unstable();
+            }
+            assert_eq!(shown, FAMILIES);
+            assert!(families.values().all(|family| !family.samples.is_empty()));
+        }
     }
 }
 
@@ -200,26 +220,36 @@ fn every_family_is_there_and_no_other() {
 fn buckets_are_cumulative_and_end_with_the_count() {
     let counters = counters();
     happen(&counters, Some("m"));
-    let text = counters.render(0..2);
-    let mut checked = 0;
-    for (name, family) in parse(&text).iter().filter(|(_, family)| family.kind == "histogram") {
-        let (mut bound, mut total, mut count) = (0.0, 0.0, 0.0);
-        for (series, value) in &family.samples {
-            if series.starts_with(&format!("{name}_count")) {
-                (bound, total, count) = (0.0, 0.0, *value);
-            } else if series.starts_with(&format!("{name}_bucket")) {
-                let (_, rest) = series.split_once("le=\"").expect("a bound");
-                let le: f64 = rest.split('"').next().expect("a value").parse().expect("a number");
-                assert!(le > bound && *value >= total, "{series}");
-                (bound, total) = (le, *value);
-                if le.is_infinite() {
-                    assert_eq!(total.to_bits(), count.to_bits(), "{series}");
-                    checked += 1;
-                }
+    for format in [Format::Plain, Format::OpenMetrics] {
+        let text = counters.render_as(format, 0..2);
+        let families = parse(format, &text);
+        let histograms = families.iter().filter(|(_, family)| family.kind == "histogram");
+        let checked: usize = histograms.map(|(name, family)| check_buckets(name, family)).sum();
+        assert!(checked > 8, "{checked} histograms");
+    }
+}
+
+/// How many histograms the family has.
+fn check_buckets(name: &str, family: &Family<'_>) -> usize {
+    let (mut bound, mut total) = (0.0, 0.0);
+    let (mut totals, mut counts) = (Vec::new(), Vec::new());
+    for (series, value) in &family.samples {
+        if series.starts_with(&format!("{name}_count")) {
+            counts.push(value.to_bits());
+        } else if series.starts_with(&format!("{name}_bucket")) {
+            let (_, rest) = series.split_once("le=\"").expect("a bound");
+            let le: f64 = rest.split('"').next().expect("a value").parse().expect("a number");
+            assert!(le > bound && *value >= total, "{series}");
+            (bound, total) = (le, *value);
+            if le.is_infinite() {
+                totals.push(value.to_bits());
+                (bound, total) = (0.0, 0.0);
             }
         }
     }
-    assert!(checked > 8, "{checked} histograms");
+    // Both in the order of the histograms.
+    assert_eq!(totals, counts, "{name}");
+    counts.len()
 }
 
 #[test]
@@ -262,7 +292,7 @@ fn what_happened_is_what_is_shown() {
         r#"smg_worker_retry_backoff_seconds_count{attempt="8"} 2"#,
         r#"smg_worker_cb_state{worker="http://w0"} 0"#,
         &format!("smg_router_request_errors_total{{{route},error_type=\"timeout\"}} 2"),
-        &format!("smg_router_request_duration_seconds_bucket{{le=\"2.0\",{route}}} 4"),
+        &format!("smg_router_request_duration_seconds_bucket{{{route},le=\"2\"}} 4"),
         &format!("smg_router_itl_seconds_count{{{route}}} 6"),
     ] {
         assert!(text.lines().any(|shown| shown == line), "{line}\nis not in\n{text}");

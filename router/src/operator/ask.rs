@@ -1,4 +1,7 @@
 //! A question to workers.
+//!
+//! Those that are known to be unhealthy are told to be so and not asked, for they would cost the time limit: [`fleet`]. Where
+//! being asked is the point, [`everyone`] is asked. Either way one time limit holds for all of them together.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,13 +15,13 @@ use tokio::time::Instant;
 
 use super::Asked;
 use crate::error::Refusal;
-use crate::fleet::Member;
+use crate::fleet::{Member, Stage};
 use crate::request_id::REQUEST_ID;
 use crate::server::Context;
 use crate::shared::Shared;
 use crate::upstream::{CallError, Callee, call};
 
-/// Longest time for one worker's answer.
+/// Longest time for the answers of all; for each answer where one is enough.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest answer of one worker, in bytes.
@@ -71,6 +74,9 @@ pub(super) enum Unanswered {
     Status { status: StatusCode, said: String },
     #[error("{0}")]
     Call(#[from] CallError),
+    /// It is known to be unhealthy; the word for how it is.
+    #[error("not asked, for it is {state}")]
+    NotAsked { state: &'static str },
 }
 
 impl Question {
@@ -105,17 +111,16 @@ impl Question {
         Self { timeout, ..self }
     }
 
-    async fn put_to(&self, context: &Context, member: Arc<Member>) -> Told {
-        let answer = self.ask(context, &member).await;
+    async fn put_to(&self, context: &Context, member: Arc<Member>, deadline: Instant) -> Told {
+        let answer = self.ask(context, &member, deadline).await;
         if let Err(problem) = &answer {
             tracing::warn!(worker = %member.address.url, path = %self.target, "no answer: {problem}");
         }
         Told { member, answer }
     }
 
-    async fn ask(&self, context: &Context, member: &Member) -> Result<Said, Unanswered> {
-        let deadline = Instant::now() + self.timeout;
-        let first = self.exchange(context, member, &self.target, self.timeout).await;
+    async fn ask(&self, context: &Context, member: &Member, deadline: Instant) -> Result<Said, Unanswered> {
+        let first = self.exchange(context, member, &self.target, deadline).await;
         match (&first, &self.older) {
             (
                 Err(Unanswered::Status {
@@ -124,8 +129,7 @@ impl Question {
                 }),
                 Some(older),
             ) => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                let body = self.exchange(context, member, older, left).await?;
+                let body = self.exchange(context, member, older, deadline).await?;
                 Ok(Said { body, is_older: true })
             }
             _ => Ok(Said { body: first?, is_older: false }),
@@ -137,8 +141,9 @@ impl Question {
         context: &Context,
         member: &Member,
         target: &Uri,
-        timeout: Duration,
+        deadline: Instant,
     ) -> Result<Bytes, Unanswered> {
+        let timeout = deadline.saturating_duration_since(Instant::now());
         let callee = Callee { member, timeout, max_answer: self.max_answer };
         let answer = call(&context.pool, callee, self.request(member, target)).await?;
         let status = answer.status();
@@ -164,8 +169,59 @@ impl Question {
     }
 }
 
-/// What all of these say, in their order.
+impl Told {
+    /// The word for how a worker is that was not asked.
+    pub(super) fn state(&self) -> Option<&'static str> {
+        match self.answer {
+            Err(Unanswered::NotAsked { state }) => Some(state),
+            _ => None,
+        }
+    }
+}
+
+/// Why there is no answer at all.
+pub(super) fn nobody(shared: &Shared, told: &[Told]) -> Refusal {
+    if told.iter().all(|one| one.state().is_some()) {
+        return Refusal::NoneHealthy { retry_after_secs: shared.settings.recovery_secs };
+    }
+    Refusal::NoWorkerAnswered
+}
+
+/// What the whole fleet says, in its order. Those known to be unhealthy are not asked.
+pub(super) async fn fleet(context: &Arc<Context>, question: Question) -> Vec<Told> {
+    let (well, unwell) = by_health(&context.shared);
+    let mut told = all(context, well, question).await;
+    told.extend(unwell.into_iter().map(|member| {
+        // One that has been there and is not has no stage of its own.
+        let state = match member.stage() {
+            Stage::Ready | Stage::Draining => "unhealthy",
+            stage => stage.label(),
+        };
+        Told { member, answer: Err(Unanswered::NotAsked { state }) }
+    }));
+    told.sort_unstable_by_key(|one| one.member.id);
+    told
+}
+
+/// What the whole fleet says, in its order. All are asked, those known to be unhealthy last: they cost the others no time.
+pub(super) async fn everyone(context: &Arc<Context>, question: Question) -> Vec<Told> {
+    let (well, unwell) = by_health(&context.shared);
+    let mut told = all(context, [well, unwell].concat(), question).await;
+    told.sort_unstable_by_key(|one| one.member.id);
+    told
+}
+
+/// The healthy workers, and the others.
+fn by_health(shared: &Shared) -> (Vec<Arc<Member>>, Vec<Arc<Member>>) {
+    let books = shared.books.lock();
+    let rows = books.router.workers(shared.clock.now_ns()).filter(|row| row.worker.healthy);
+    let healthy: HashSet<_> = rows.map(|row| row.worker.id).collect();
+    books.members().iter().cloned().partition(|member| healthy.contains(&member.id))
+}
+
+/// What all of these say, in their order. The time limit begins now, for those too that are asked later.
 pub(super) async fn all(context: &Arc<Context>, members: Vec<Arc<Member>>, question: Question) -> Vec<Told> {
+    let deadline = Instant::now() + question.timeout;
     let question = Arc::new(question);
     let mut told: Vec<Option<Told>> = members.iter().map(|_| None).collect();
     let mut waiting = members.into_iter().enumerate();
@@ -175,7 +231,7 @@ pub(super) async fn all(context: &Arc<Context>, members: Vec<Arc<Member>>, quest
             && let Some((place, member)) = waiting.next()
         {
             let (context, question) = (Arc::clone(context), Arc::clone(&question));
-            calls.spawn(async move { (place, question.put_to(&context, member).await) });
+            calls.spawn(async move { (place, question.put_to(&context, member, deadline).await) });
         }
         match calls.join_next().await {
             Some(Ok((place, one))) => told[place] = Some(one),
@@ -186,8 +242,8 @@ pub(super) async fn all(context: &Arc<Context>, members: Vec<Arc<Member>>, quest
     }
 }
 
-/// What one of these says, the earlier the rather: one that is silent is not waited for long. `None` if nobody has an
-/// answer.
+/// What one of these says, the earlier the rather: one that is silent is not waited for long. Each has the time limit for
+/// itself. `None` if nobody has an answer.
 pub(super) async fn any(
     context: &Arc<Context>,
     members: Vec<Arc<Member>>,
@@ -201,7 +257,8 @@ pub(super) async fn any(
             && let Some(member) = waiting.next()
         {
             let (context, question) = (Arc::clone(context), Arc::clone(&question));
-            calls.spawn(async move { question.put_to(&context, member).await });
+            let deadline = Instant::now() + question.timeout;
+            calls.spawn(async move { question.put_to(&context, member, deadline).await });
         }
         let is_last = waiting.len() == 0;
         tokio::select! {

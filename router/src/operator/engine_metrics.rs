@@ -6,8 +6,10 @@ use super::ask::{self, Question, Told};
 use super::exposition::Exposition;
 use super::{Answering, Asked, reply};
 use crate::error::{Answer, Refusal};
+use crate::metrics::Format;
+use crate::shared::Shared;
 
-/// What Prometheus asks for, in the only form that is read here.
+/// The only format that is read here, whichever is asked for.
 const ACCEPT: &str = "text/plain;version=0.0.4";
 
 /// Longest page of one worker, in bytes.
@@ -15,31 +17,34 @@ const MAX_PAGE: usize = 16 << 20;
 
 /// Tells which workers are on the page.
 const UP: &str = "smg_engine_metrics_up";
-const UP_HELP: &str = "Whether the worker gave its metrics to this page.";
+const UP_HELP: &str = "Whether the worker gave its metrics to this page. Unhealthy ones are not asked.";
 
 /// `GET /engine_metrics`.
 pub(crate) fn engine_metrics(asked: Asked) -> Answering {
     let question = Question::get(&asked, Uri::from_static("/metrics")).accept(ACCEPT, MAX_PAGE);
+    let format = Format::wanted(asked.request.headers());
     Box::pin(async move {
         let shared = &asked.context.shared;
-        let members = shared.members();
-        if members.is_empty() {
+        if shared.members().is_empty() {
             return Refusal::NoWorkers { retry_after_secs: shared.settings.recovery_secs }.answer();
         }
-        Asked::wait(&asked.turn, async { expose(&ask::all(&asked.context, members, question).await) }).await
+        Asked::wait(&asked.turn, async {
+            expose(shared, &ask::fleet(&asked.context, question).await, format)
+        })
+        .await
     })
 }
 
 /// The pages that came as one; a refusal if none did.
-pub(super) fn expose(told: &[Told]) -> Answer {
+pub(super) fn expose(shared: &Shared, told: &[Told], format: Format) -> Answer {
     let mut page = Exposition::default();
     let up: Vec<bool> = told.iter().map(|one| add(&mut page, one)).collect();
     if !up.contains(&true) {
-        return Refusal::NoWorkerAnswered.answer();
+        return ask::nobody(shared, told).answer();
     }
     let urls = told.iter().map(|one| one.member.address.url.as_str());
     page.flags(UP, UP_HELP, urls.zip(up));
-    reply::text(reply::EXPOSITION, page.render())
+    reply::metrics(format, page.render(format))
 }
 
 /// Whether it could be added.

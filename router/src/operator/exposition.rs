@@ -1,4 +1,4 @@
-//! The metrics of several workers as one page of Prometheus' text format.
+//! The metrics of several workers as one page, in either of Prometheus' text formats. They are read in the older one.
 //!
 //! Each sample gets the label `worker_addr`, so that the same series of two workers stay apart. The samples of one family
 //! stand together behind one `HELP` and one `TYPE`, as the format demands. A `:` in a name, which Prometheus keeps for
@@ -11,6 +11,8 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use sample::Sample;
+
+use crate::metrics::Format;
 
 /// The label that tells whose sample it is: the worker's URL.
 const WORKER: &str = "worker_addr";
@@ -96,13 +98,34 @@ impl Exposition {
     }
 
     /// The page.
-    pub(super) fn render(&self) -> String {
+    pub(super) fn render(&self, format: Format) -> String {
         let length = self.families.iter().map(|family| family.samples.len() + 128).sum();
         let mut page = String::with_capacity(length);
         for family in self.families.iter().filter(|family| !family.samples.is_empty()) {
-            family.render(&mut page);
+            match format {
+                Format::Plain => family.render(&mut page),
+                Format::OpenMetrics => self.render_open(family, &mut page),
+            }
+        }
+        if format == Format::OpenMetrics {
+            page.push_str("# EOF\n");
         }
         page
+    }
+
+    /// The family as OpenMetrics has it: a counter is named without the suffix of its series, and one that lacks the suffix,
+    /// or whose name another family has, is of no kind that it knows.
+    fn render_open(&self, family: &Family, page: &mut String) {
+        let is_taken =
+            |base: &str| self.places.get(base).is_some_and(|at| !self.families[*at].samples.is_empty());
+        let base = family.name.strip_suffix("_total").filter(|base| !base.is_empty() && !is_taken(base));
+        let (name, kind) = match (family.kind, base) {
+            (Some(Kind::Counter), Some(base)) => (base, "counter"),
+            (Some(Kind::Counter | Kind::Untyped) | None, _) => (family.name.as_str(), "unknown"),
+            (Some(kind), _) => (family.name.as_str(), kind.word()),
+        };
+        let help = family.help.as_ref().map(|help| help.replace("\\\"", "\"").replace('"', "\\\""));
+        family.render_as(name, kind, help.as_deref(), page);
     }
 
     /// Takes a `HELP` or `TYPE`; other comments say nothing. Whether it fits.
@@ -196,10 +219,15 @@ impl Exposition {
 
 impl Family {
     fn render(&self, page: &mut String) {
-        if let Some(help) = &self.help {
-            let _ = writeln!(page, "# HELP {} {help}", self.name);
+        let kind = self.kind.unwrap_or(Kind::Untyped).word();
+        self.render_as(&self.name, kind, self.help.as_deref(), page);
+    }
+
+    fn render_as(&self, name: &str, kind: &str, help: Option<&str>, page: &mut String) {
+        if let Some(help) = help {
+            let _ = writeln!(page, "# HELP {name} {help}");
         }
-        let _ = writeln!(page, "# TYPE {} {}", self.name, self.kind.unwrap_or(Kind::Untyped).word());
+        let _ = writeln!(page, "# TYPE {name} {kind}");
         page.push_str(&self.samples);
     }
 }

@@ -11,7 +11,7 @@ use super::{Answering, Asked, reply};
 use crate::error::{Answer, Refusal};
 use crate::server::Context;
 
-/// Longest time for one worker to answer, beside what the query lets it wait for idleness.
+/// Longest time for all of them to answer, beside what the query lets it wait for idleness.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// More than that is not waited for.
 const MAX_WAIT: Duration = Duration::from_secs(600);
@@ -36,7 +36,7 @@ struct Failed<'a> {
     error: String,
 }
 
-/// `POST /flush_cache`; the query goes on to the workers. Once begun it goes on whatever becomes of its client: a cache
+/// `POST /flush_cache`: to all, as one that is unhealthy may have a cache too and come back with it. The query goes on to the workers. Once begun it goes on whatever becomes of its client: a cache
 /// that is emptied must be forgotten.
 pub(crate) fn flush_cache(asked: Asked) -> Answering {
     let query = asked.request.uri().query();
@@ -65,7 +65,7 @@ fn wait(query: &str) -> Duration {
 }
 
 async fn flush(context: Arc<Context>, question: Question) -> Vec<Told> {
-    let told = ask::all(&context, context.shared.members(), question).await;
+    let told = ask::everyone(&context, question).await;
     for one in told.iter().filter(|one| one.answer.is_ok()) {
         context.shared.forget_cache(one.member.id);
     }

@@ -9,10 +9,10 @@ use super::ask::{self, Question, Told};
 use super::{Answering, Asked, reply};
 use crate::error::{Answer, Refusal};
 
-/// Longest time for one worker. The engine itself gives up after 20 s (`SGLANG_HEALTH_CHECK_TIMEOUT`), and says so.
+/// Longest time for all of them. An engine itself gives up after 20 s (`SGLANG_HEALTH_CHECK_TIMEOUT`), and says so.
 const TIMEOUT: Duration = Duration::from_secs(22);
 
-/// `GET /health_generate`.
+/// `GET /health_generate`: to all that get requests, as the others are known not to serve.
 pub(crate) fn health_generate(asked: Asked) -> Answering {
     let question = Question::get(&asked, Uri::from_static("/health_generate")).within(TIMEOUT);
     Box::pin(async move {

@@ -9,6 +9,8 @@ use super::ask::{self, Question, Told};
 use super::engine_metrics::expose;
 use super::{Answering, Asked, reply};
 use crate::error::{Answer, Refusal};
+use crate::metrics::Format;
+use crate::shared::Shared;
 
 /// Where older engines tell their load.
 const OLDER: &str = "/get_load";
@@ -26,6 +28,9 @@ struct WorkerLoad<'a> {
     worker: &'a str,
     /// Tokens, or [`UNKNOWN`].
     load: i64,
+    /// How it is, of one that was not asked because of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
 }
 
 /// `GET /get_loads`, in the gateway's shape.
@@ -33,11 +38,13 @@ pub(crate) fn token_loads(asked: Asked) -> Answering {
     let question =
         Question::get(&asked, Uri::from_static("/v1/loads?include=core")).or(Uri::from_static(OLDER));
     Box::pin(async move {
-        let members = asked.context.shared.members();
         Asked::wait(&asked.turn, async {
-            let told = ask::all(&asked.context, members, question).await;
-            let workers =
-                told.iter().map(|one| WorkerLoad { worker: &one.member.address.url, load: tokens(one) });
+            let told = ask::fleet(&asked.context, question).await;
+            let workers = told.iter().map(|one| WorkerLoad {
+                worker: &one.member.address.url,
+                load: tokens(one),
+                state: one.state(),
+            });
             reply::json(&Loads { workers: workers.collect() })
         })
         .await
@@ -56,22 +63,22 @@ pub(crate) fn loads(asked: Asked) -> Answering {
     let target = query.and_then(|query| format!("/v1/loads?{query}").parse().ok());
     let question =
         Question::get(&asked, target.unwrap_or(Uri::from_static("/v1/loads"))).or(Uri::from_static(OLDER));
+    let format = Format::wanted(asked.request.headers());
     let is_text = query.is_some_and(|query| query.split('&').any(|part| part == "format=prometheus"));
     Box::pin(async move {
         let shared = &asked.context.shared;
-        let members = shared.members();
-        if members.is_empty() {
+        if shared.members().is_empty() {
             return Refusal::NoWorkers { retry_after_secs: shared.settings.recovery_secs }.answer();
         }
         Asked::wait(&asked.turn, async {
-            let told = ask::all(&asked.context, members, question).await;
-            if is_text { expose(&told) } else { tell(&told) }
+            let told = ask::fleet(&asked.context, question).await;
+            if is_text { expose(shared, &told, format) } else { tell(shared, &told) }
         })
         .await
     })
 }
 
-fn tell(told: &[Told]) -> Answer {
+fn tell(shared: &Shared, told: &[Told]) -> Answer {
     let mut report = Report::default();
     for one in told {
         let url = &one.member.address.url;
@@ -80,11 +87,15 @@ fn tell(told: &[Told]) -> Answer {
             Err(problem) => Some(problem.to_string()),
         };
         if let Some(error) = problem {
-            report.failed.push(json!({"worker": url, "error": error}));
+            let mut failed = json!({"worker": url, "error": error});
+            if let Some(state) = one.state() {
+                failed["state"] = state.into();
+            }
+            report.failed.push(failed);
         }
     }
     if report.failed.len() == told.len() {
-        return Refusal::NoWorkerAnswered.answer_with("failed", report.failed.into());
+        return ask::nobody(shared, told).answer_with("failed", report.failed.into());
     }
     reply::json(&report.render())
 }

@@ -1,12 +1,13 @@
 //! What the router answers by itself, in the gateway's shapes.
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use router_core::BreakerState;
 use serde::Serialize;
 use serde_json::json;
 
 use super::reply;
 use crate::error::Answer;
+use crate::metrics::Format;
 use crate::shared::Shared;
 use crate::stop::Stop;
 
@@ -56,7 +57,8 @@ fn not_ready(reason: &'static str) -> Answer {
     reply::json_with(StatusCode::SERVICE_UNAVAILABLE, &Readiness::NotReady { status: "not ready", reason })
 }
 
-/// `/metrics`.
-pub(crate) fn metrics(shared: &Shared) -> Answer {
-    reply::text("application/openmetrics-text; version=1.0.0; charset=utf-8", shared.metrics_text())
+/// `/metrics`, in the format that is asked for.
+pub(crate) fn metrics(shared: &Shared, headers: &HeaderMap) -> Answer {
+    let format = Format::wanted(headers);
+    reply::metrics(format, shared.metrics_text(format))
 }

@@ -6,13 +6,18 @@ use serde::Serialize;
 
 use crate::body::Body;
 use crate::error::Answer;
-
-/// The content type of Prometheus' text format.
-pub(super) const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+use crate::metrics::Format;
 
 /// A success of this content type.
 pub(super) fn text(kind: &'static str, text: impl Into<Bytes>) -> Answer {
     (response(StatusCode::OK, kind, text), None)
+}
+
+/// Metrics in this format, which was chosen by `Accept`.
+pub(super) fn metrics(format: Format, text: String) -> Answer {
+    let mut response = response(StatusCode::OK, format.content_type(), text);
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    (response, None)
 }
 
 /// A success in JSON.

@@ -26,6 +26,7 @@ use router_core::{Assignment, Outcome};
 pub(crate) use answer::{AnswerBody, Cut};
 pub(crate) use endpoint::{ENDPOINTS, at as endpoint_at, find};
 pub(crate) use fan_out::ask_around;
+pub(crate) use ingress::receive as receive_within;
 
 use crate::body::Body;
 use crate::client::{Engaged, Turn};

@@ -96,8 +96,12 @@ static ALLOWED: LazyLock<Vec<String>> = LazyLock::new(|| {
     ROUTES.iter().map(names).collect()
 });
 
+/// The list of all workers as some clients spell it.
+const WORKERS: (&str, &str) = ("/workers/", "/workers");
+
 /// The place of the route that serves this path.
 pub(super) fn find(path: &str) -> Option<usize> {
+    let path = if path == WORKERS.0 { WORKERS.1 } else { path };
     ROUTES.iter().position(|route| route.matches(path))
 }
 
@@ -178,7 +182,7 @@ mod tests {
             "/v1",
             "/v1/responses/",
             "/v1/responses//cancel",
-            "/workers/",
+            "/workers//",
             "//workers",
             "/workers//drain",
             "/workers/x/y",
@@ -186,6 +190,7 @@ mod tests {
         ] {
             assert_eq!(find(path), None, "{path}");
         }
+        assert!(find("/workers").is_some() && find("/workers/") == find("/workers"));
     }
 
     #[test]

@@ -365,6 +365,30 @@ fn a_model_is_a_label_only_if_a_worker_states_it() {
 }
 
 #[test]
+fn the_format_is_the_older_one_unless_open_metrics_is_asked_for() {
+    let router = Router::start(&[dead_url()], &[]);
+    let scrape = |accept: &str| {
+        let mut client = Client::connect(&router.metrics);
+        client.send(format!("GET /metrics HTTP/1.1\r\nHost: router\r\n{accept}\r\n"));
+        client.receive()
+    };
+    let described = |kind: &str| format!("# TYPE smg_http_requests{kind} counter\n");
+    for accept in ["", "Accept: */*\r\n", "Accept: text/plain;version=0.0.4\r\n", "Accept: text/html\r\n"] {
+        let (page, text) = (scrape(accept), scrape(accept).text());
+        assert_eq!(page.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"), "{accept}");
+        assert!(text.contains(&described("_total")) && !text.contains("# EOF"), "{accept}: {text}");
+        assert_eq!(page.header("vary"), Some("accept"));
+    }
+    let page =
+        scrape("Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5\r\n");
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(page.header("content-type"), Some(kind));
+    let text = page.text();
+    assert!(text.contains(&described("")) && text.ends_with("\n# EOF\n"), "{text}");
+    assert!(text.contains("\nsmg_http_requests_total{"), "{text}");
+}
+
+#[test]
 fn no_series_is_there_twice_whatever_the_path() {
     let worker = Worker::fixed("{}");
     let router = Router::start(&[worker.url()], &["--extra-endpoints", "/v1/audio/transcriptions"]);

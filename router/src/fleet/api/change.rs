@@ -1,7 +1,6 @@
 //! What operators say of a worker, and what is wrong with it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use http::StatusCode;
 use serde::Deserialize;
@@ -73,7 +72,7 @@ impl Addition {
 
 impl Update {
     /// Takes the changes over.
-    pub(super) fn apply(self, _shared: &Arc<Shared>, member: &Member) -> Result<(), Problem> {
+    pub(super) fn apply(self, member: &Member) -> Result<(), Problem> {
         member.change_terms(self.resolve()?);
         Ok(())
     }

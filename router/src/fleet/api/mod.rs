@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde::Serialize;
 use serde_json::json;
@@ -16,12 +15,13 @@ use serde_json::json;
 use self::change::{Addition, Update};
 use super::{Identity, Member, Registered, drain, register};
 use crate::body::Body;
-use crate::error::Answer;
+use crate::error::{Answer, Refusal};
+use crate::proxy;
 use crate::server::Context;
 use crate::shared::Shared;
 use crate::upstream::Address;
 
-/// Longest description of a worker.
+/// Longest description of a worker, in bytes.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// How long a client may take to send one.
@@ -106,7 +106,7 @@ async fn change(
 ) -> Result<Response<Body>, Problem> {
     let member = find(shared, id)?;
     let update: Update = described(request).await?;
-    update.apply(shared, &member)?;
+    update.apply(&member)?;
     Ok(accepted(&member, "changed"))
 }
 
@@ -170,15 +170,19 @@ fn percent_decoded(text: &str) -> Option<String> {
 
 /// The body of a call.
 async fn described<T: serde::de::DeserializeOwned>(request: Request<Incoming>) -> Result<T, Problem> {
-    let body = Limited::new(request.into_body(), MAX_BODY_BYTES).collect();
-    let received = tokio::time::timeout(BODY_TIMEOUT, body).await;
+    let (head, mut body) = request.into_parts();
+    let receiving = proxy::receive_within(&head.headers, &mut body, MAX_BODY_BYTES, None);
+    let received = tokio::time::timeout(BODY_TIMEOUT, receiving).await;
     let received = received.map_err(|_| Problem::bad("the body did not come in time".to_owned()))?;
-    let body = received.map_err(|error| Problem::bad(format!("the body could not be received: {error}")))?;
+    let body = received.map_err(|refusal| match refusal {
+        Refusal::PayloadTooLarge => Problem::too_long(),
+        _ => Problem::bad("the body could not be received in full".to_owned()),
+    })?;
     let said = |error: serde_json::Error| {
         let status = if error.is_data() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::BAD_REQUEST };
         Problem::new(status, "BAD_REQUEST", format!("the body does not describe a worker: {error}"))
     };
-    serde_json::from_slice(&body.to_bytes()).map_err(said)
+    serde_json::from_slice(&body).map_err(said)
 }
 
 fn accepted(member: &Member, message: &str) -> Response<Body> {
@@ -206,13 +210,25 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "BAD_REQUEST", message)
     }
 
+    fn too_long() -> Self {
+        let message = format!(
+            "the body is longer than {MAX_BODY_BYTES} bytes, the most that describes a worker; send shorter labels"
+        );
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", message)
+    }
+
     fn not_found(id: &str) -> Self {
         let message = format!("no worker `{id}`; GET /workers lists those that there are");
         Self::new(StatusCode::NOT_FOUND, "WORKER_NOT_FOUND", message)
     }
 
     fn response(&self) -> Response<Body> {
-        json_response(self.status, &json!({"error": self.message, "code": self.code}))
+        let mut response = json_response(self.status, &json!({"error": self.message, "code": self.code}));
+        if self.status == StatusCode::PAYLOAD_TOO_LARGE {
+            // What is left of the body is not read, so the connection cannot serve another request.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
     }
 }
 

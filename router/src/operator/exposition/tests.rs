@@ -5,7 +5,7 @@ use super::*;
 fn merged(pages: &[(&str, &str)]) -> (String, Vec<Taken>) {
     let mut all = Exposition::default();
     let taken = pages.iter().map(|(worker, page)| all.add(worker, page)).collect();
-    (all.render(), taken)
+    (all.render(Format::Plain), taken)
 }
 
 #[test]
@@ -99,10 +99,45 @@ fn a_gauge_of_the_routers_own_stands_with_the_others() {
     let mut all = Exposition::default();
     all.add("a", "x 1\n");
     all.flags("up", "Whether.", [("a", true), ("b", false)].into_iter());
-    let (_, own) =
-        all.render().split_once("x{worker_addr=\"a\"} 1\n").map(|(a, b)| (a.len(), b.to_owned())).expect("x");
+    let (_, own) = all
+        .render(Format::Plain)
+        .split_once("x{worker_addr=\"a\"} 1\n")
+        .map(|(a, b)| (a.len(), b.to_owned()))
+        .expect("x");
     assert_eq!(
         own,
         "# HELP up Whether.\n# TYPE up gauge\nup{worker_addr=\"a\"} 1\nup{worker_addr=\"b\"} 0\n"
     );
+}
+
+#[test]
+fn open_metrics_names_counters_without_their_suffix_and_marks_the_end() {
+    let page = "# HELP a_total All \"of\" them.\n# TYPE a_total counter\na_total 1\n# TYPE bare counter\nbare 2\n\
+        # TYPE g gauge\ng 3\n# TYPE g_total counter\ng_total 4\n# HELP t T.\n# TYPE t histogram\n\
+        t_bucket{le=\"+Inf\"} 5\nt_sum 6\nt_count 5\nwild 7\n";
+    let mut all = Exposition::default();
+    all.add("w", page);
+    let expected = r#"# HELP a All \"of\" them.
+# TYPE a counter
+a_total{worker_addr="w"} 1
+# TYPE bare unknown
+bare{worker_addr="w"} 2
+# TYPE g gauge
+g{worker_addr="w"} 3
+# TYPE g_total unknown
+g_total{worker_addr="w"} 4
+# HELP t T.
+# TYPE t histogram
+t_bucket{worker_addr="w",le="+Inf"} 5
+t_sum{worker_addr="w"} 6
+t_count{worker_addr="w"} 5
+# TYPE wild unknown
+wild{worker_addr="w"} 7
+# EOF
+"#;
+    assert_eq!(all.render(Format::OpenMetrics), expected);
+    assert_eq!(Exposition::default().render(Format::OpenMetrics), "# EOF\n");
+    let text = all.render(Format::Plain);
+    assert!(text.starts_with("# HELP a_total All \"of\" them.\n# TYPE a_total counter\n"), "{text}");
+    assert!(text.contains("# TYPE bare counter\n") && !text.contains("EOF"), "{text}");
 }

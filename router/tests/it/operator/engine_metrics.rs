@@ -46,6 +46,28 @@ fn the_metrics_of_all_workers_are_one_page_that_prometheus_reads() {
 }
 
 #[test]
+fn who_asks_for_open_metrics_gets_it() {
+    let page = "# TYPE sglang:cached_tokens_total counter\nsglang:cached_tokens_total 3\n";
+    let script: super::Script =
+        Box::leak(Box::new([("GET /metrics ", OK, page), ("GET /v1/loads?format=prometheus ", OK, page)]));
+    let worker = scripted(script);
+    let router = start(&[&worker], &[]);
+    for path in ["/engine_metrics", "/v1/loads?format=prometheus"] {
+        let open = super::send(&router, "GET", path, "Accept: application/openmetrics-text\r\n");
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        assert_eq!((open.status(), open.header("content-type")), (200, Some(kind)), "{path}");
+        let sample = format!("sglang_cached_tokens_total{{worker_addr=\"{}\"}} 3\n", worker.url());
+        let family = format!("# TYPE sglang_cached_tokens counter\n{sample}");
+        assert!(open.text().starts_with(&family) && open.text().ends_with("\n# EOF\n"), "{}", open.text());
+        let plain = router.get(path);
+        assert_valid(&plain);
+        assert!(plain.text().starts_with(&format!("# TYPE sglang_cached_tokens_total counter\n{sample}")));
+    }
+    let asked = worker.seen().into_iter().filter(|request| request.first.starts_with("GET /metrics "));
+    assert!(asked.into_iter().all(|request| request.header("accept") == Some("text/plain;version=0.0.4")));
+}
+
+#[test]
 fn without_any_page_there_is_none() {
     let unable = scripted(&[]);
     start(&[&unable], &[]).get("/engine_metrics").assert_refused(503, "no_worker_response");

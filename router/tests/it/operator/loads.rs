@@ -27,10 +27,13 @@ fn every_workers_load_is_told_and_a_failure_is_minus_one() {
     assert_eq!((loads.status(), is_json(&loads)), (200, true));
     let load = |worker: &str, load: i64| json!({"worker": worker, "load": load});
     let expected = json!({"workers": [
-        load(&current.url(), 100), load(&dead, -1), load(&older.url(), 700), load(&lying.url(), -1),
-        load(&failing.url(), -1),
+        load(&current.url(), 100), load(&older.url(), 700), load(&lying.url(), -1), load(&failing.url(), -1),
     ]});
-    assert_eq!(loads.json(), expected);
+    let mut told = loads.json();
+    let of_dead = told["workers"].as_array_mut().expect("a list").remove(1);
+    assert_eq!(told, expected);
+    assert_eq!((&of_dead["worker"], &of_dead["load"]), (&json!(dead), &json!(-1)));
+    assert!(["pending", "probing"].contains(&of_dead["state"].as_str().expect("a state")), "{of_dead}");
     assert_eq!(Router::start(&[], &[]).get("/get_loads").json(), json!({"workers": []}));
 }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{BODY, Engine, add, add_ready, call, call_with, encoded, listed, router, shown, state};
-use crate::common::wait_until;
+use crate::common::{Message, wait_until};
 
 #[test]
 fn a_registration_can_be_followed_until_the_worker_is_ready() {
@@ -80,6 +80,61 @@ fn what_describes_no_worker_is_refused_and_changes_nothing() {
         assert!(!answer.text().contains("two words\"") || !body.contains("api_key"), "a key is not repeated");
     }
     assert_eq!(listed(&router), [] as [String; 0]);
+}
+
+/// Longest description, in bytes.
+const LIMIT: usize = 1 << 20;
+
+/// A description of this worker that is so long.
+fn padded(url: &str, length: usize) -> String {
+    let said = json!({"url": url}).to_string();
+    let blanks = " ".repeat(length - said.len());
+    said + &blanks
+}
+
+#[test]
+fn a_description_that_is_too_long_is_refused_as_such_however_it_comes() {
+    let engine = Engine::start();
+    let router = router(&[]);
+    let assert_too_long = |answer: &Message| {
+        assert_eq!((answer.status(), answer.header("connection")), (413, Some("close")), "{}", answer.text());
+        assert_eq!(answer.json()["code"], "PAYLOAD_TOO_LARGE");
+        assert!(answer.text().contains("1048576"), "{}", answer.text());
+    };
+    let long = padded(&engine.url(), LIMIT + 1);
+    assert_too_long(&call(&router, "POST", "/workers", &long));
+    let mut chunked = router.client();
+    chunked.send("POST /workers HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    chunked.send(format!("{:x}\r\n{long}\r\n0\r\n\r\n", long.len()));
+    assert_too_long(&chunked.receive());
+    // One that asks first is told before it sends.
+    let mut asking = router.client();
+    asking
+        .send("POST /workers HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1048577\r\n\r\n");
+    assert_too_long(&asking.receive());
+    assert_eq!(listed(&router), [] as [String; 0]);
+    assert_eq!(call(&router, "POST", "/workers", &padded(&engine.url(), LIMIT)).status(), 202);
+    let place = format!("/workers/{}", encoded(&engine.url()));
+    assert_too_long(&call(&router, "PUT", &place, &long));
+}
+
+#[test]
+fn the_list_is_there_with_a_slash_at_its_end_too() {
+    let engine = Engine::start();
+    let router = router(&["--api-key", "k"]);
+    let call = |method: &str, body: &str| {
+        call_with(&router, "Authorization: Bearer k\r\n", method, "/workers/", body)
+    };
+    assert_eq!(call("POST", &json!({"url": engine.url()}).to_string()).status(), 202);
+    let list = call("GET", "");
+    assert_eq!((list.status(), &list.json()["workers"][0]["url"]), (200, &json!(engine.url())));
+    let refused = call("DELETE", "");
+    assert_eq!((refused.status(), refused.header("allow")), (405, Some("GET, HEAD, POST")));
+    router.get("/workers/").assert_refused(401, "invalid_api_key");
+    for (method, times) in [("GET", 2.0), ("POST", 1.0)] {
+        let series = format!(r#"smg_http_requests_total{{method="{method}",path="/workers"}}"#);
+        assert_eq!(router.metric(&series), Some(times), "{method}");
+    }
 }
 
 #[test]
@@ -164,6 +219,6 @@ fn a_description_of_a_worker_has_an_end() {
     assert_eq!(call(&router, "POST", "/workers", &long).status(), 202);
     let longer = format!(r#"{{"labels":{{"a":"{}"}}}}"#, "m".repeat(1 << 20));
     let answer = call(&router, "PUT", &format!("/workers/{id}"), &longer);
-    assert_eq!((answer.status(), &answer.json()["code"]), (400, &json!("BAD_REQUEST")));
+    assert_eq!((answer.status(), &answer.json()["code"]), (413, &json!("PAYLOAD_TOO_LARGE")));
     assert_eq!(shown(&router, &id)["metadata"]["labels"], json!({}));
 }
