@@ -4,6 +4,7 @@
 //! about load; what it learns from answers it reports to the core.
 
 mod access_log;
+mod alarm;
 mod api_key;
 mod body;
 pub mod cli;

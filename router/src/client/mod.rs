@@ -5,7 +5,6 @@
 //! watched beside it: [`ClientIo`] leaves the socket visible to others, and [`Turn`] knows what the connection is at.
 //! The same watch ends a connection on which no request comes, and [`Front`] sees where one begins.
 
-mod alarm;
 mod farewell;
 mod front;
 mod io;
@@ -16,3 +15,4 @@ pub(crate) use farewell::dismiss;
 pub(crate) use front::Front;
 pub(crate) use io::{ClientIo, left};
 pub(crate) use turn::{Ending, Engaged, Expiry, Turn};
+pub(crate) use wait::LAST_CALL;

@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Ending;
-use super::alarm::Alarm;
+use crate::alarm::Alarm;
 use crate::config::ConnectionLimits;
 use crate::error::Refusal;
 
 /// How long a connection that has no request under way is kept, once the router stops.
-const LAST_CALL: Duration = Duration::from_secs(1);
+pub(crate) const LAST_CALL: Duration = Duration::from_secs(1);
 
 /// What there is of the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

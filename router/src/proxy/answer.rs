@@ -17,10 +17,11 @@ use bytes::Bytes;
 use http::StatusCode;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use router_core::Outcome;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 use super::lease::Lease;
 use super::note::Note;
+use crate::alarm::Alarm;
 use crate::client::{Engaged, Expiry};
 use crate::clock::nanoseconds;
 use crate::fleet::Member;
@@ -60,8 +61,7 @@ struct Silence {
     limit: Duration,
     /// Since when it does; `None` while it speaks.
     since: Option<Instant>,
-    /// Made when it is first waited for, which for most short answers is never.
-    alarm: Option<Pin<Box<Sleep>>>,
+    alarm: Alarm,
 }
 
 /// What an answer under way holds.
@@ -92,7 +92,7 @@ impl AnswerBody {
         silence: Option<Duration>,
         booked: Booked,
     ) -> Self {
-        let silence = silence.map(|limit| Silence { limit, since: None, alarm: None });
+        let silence = silence.map(|limit| Silence { limit, since: None, alarm: Alarm::default() });
         let heard_ns = booked.lease.now_ns();
         Self { inner, status, heard_ns, next_progress_ns: 0, silence, cut: None, booked: Some(booked) }
     }
@@ -222,18 +222,9 @@ impl Drop for AnswerBody {
 }
 
 impl Silence {
-    /// Ready once the worker has been silent for too long. The alarm is set for the earliest moment at which that may be
-    /// so, and set anew only when it rings: a stream's chunks do not touch it.
+    /// Ready once the worker has been silent for too long.
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let since = *self.since.get_or_insert_with(Instant::now);
-        let end = since + self.limit;
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(end)));
-        while alarm.as_mut().poll(cx).is_ready() {
-            if Instant::now() >= end {
-                return Poll::Ready(());
-            }
-            alarm.as_mut().reset(end);
-        }
-        Poll::Pending
+        self.alarm.poll_until(since + self.limit, cx)
     }
 }

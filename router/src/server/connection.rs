@@ -19,7 +19,7 @@ use super::accept::Door;
 use super::seats::Seat;
 use super::{Context, Surface};
 use crate::body::Body;
-use crate::client::{ClientIo, Ending, Front, Turn, dismiss, left};
+use crate::client::{ClientIo, Ending, Front, LAST_CALL, Turn, dismiss, left};
 use crate::cors::Verdict;
 use crate::error::Refusal;
 use crate::request_id::{self, REQUEST_ID};
@@ -57,7 +57,7 @@ impl Client {
     /// The same behind TLS, whose first steps are taken here and hold up nobody else.
     pub(super) async fn secured(self, acceptor: TlsAcceptor) {
         let turn = self.turn();
-        if let Some(io) = self.shake_hands(acceptor, ClientIo::new(&self.stream, &turn)).await {
+        if let Some(io) = self.shake_hands(acceptor, ClientIo::new(&self.stream, &turn), &turn).await {
             self.serve(io, &turn).await;
         }
     }
@@ -66,11 +66,10 @@ impl Client {
         Turn::new(self.context.shared.settings.timeouts.request, &self.door.limits)
     }
 
-    async fn shake_hands<IO>(&self, acceptor: TlsAcceptor, io: IO) -> Option<TlsStream<IO>>
+    async fn shake_hands<IO>(&self, acceptor: TlsAcceptor, io: IO, turn: &Turn) -> Option<TlsStream<IO>>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let mut stop = self.stop.clone();
         let problem = tokio::select! {
             biased;
             done = tokio::time::timeout(self.door.limits.header_timeout, acceptor.accept(io)) => match done {
@@ -78,11 +77,23 @@ impl Client {
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => "it took too long".to_owned(),
             },
-            () = stop::reached(&mut stop, Stop::Now) => return None,
+            () = self.too_late(turn) => return None,
         };
         tracing::debug!(client = ?self.stream.peer_addr().ok(), "no TLS handshake: {problem}");
         self.context.shared.metrics.clients.handshake_failed();
         None
+    }
+
+    /// Ends once the router stops and waits no longer for a client that has not come to its request yet.
+    async fn too_late(&self, turn: &Turn) {
+        let mut stop = self.stop.clone();
+        stop::reached(&mut stop, Stop::Drain).await;
+        // The head that follows has the rest of this time.
+        turn.last_call();
+        tokio::select! {
+            () = tokio::time::sleep(LAST_CALL) => {}
+            () = stop::reached(&mut stop, Stop::Now) => {}
+        }
     }
 
     /// Serves what a client says through `io`, which is its socket or what TLS makes of it.

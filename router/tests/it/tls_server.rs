@@ -4,6 +4,7 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -339,4 +340,28 @@ fn a_tls_stream_ends_whole_after_a_signal() {
     assert_eq!(client.reader.chunk().expect("a chunk"), b"data: [DONE]\n\n");
     assert_eq!(client.reader.chunk().expect("the end"), b"");
     assert_eq!(router.wait().code(), Some(0));
+}
+
+#[test]
+fn clients_that_halt_in_the_handshake_or_behind_it_do_not_hold_up_the_end() {
+    /// A second, and what a busy machine adds; a handshake may take half a minute.
+    const SOON: Duration = Duration::from_secs(4);
+    let authority = Authority::new("test authority");
+    let (mut router, _log, _) = start(&authority, &[], &["--shutdown-pause-secs", "0"]);
+    let tunnel = Tunnel::start(&router, &authority);
+    let silent = router.client();
+    let mut begun = router.client();
+    // The beginning of a ClientHello (RFC 8446, section 5.1).
+    begun.send([0x16, 3, 1, 2, 0, 1, 0]);
+    let mut behind = tunnel.client();
+    behind.send("GET /health HTTP/1.1\r\nHost: router\r\n\r\n");
+    assert_eq!(behind.receive().status(), 200);
+    behind.send("GET /health HTTP/1.1\r\nHost: rou");
+    router.signal("TERM");
+    let told = Instant::now();
+    assert_eq!(router.wait().code(), Some(0));
+    assert!(told.elapsed() < SOON, "after {:?}", told.elapsed());
+    for mut client in [silent, begun] {
+        assert!(matches!(client.stream.read(&mut [0]), Ok(0) | Err(_)), "the router says something");
+    }
 }

@@ -6,13 +6,14 @@ use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Set anew only when it rings, or would ring too late: a request's begin and end do not touch the runtime's timers.
+/// Made when it is first waited for, and set anew only when it rings or would ring too late: neither a request's begin and
+/// end nor a stream's chunks touch the runtime's timers.
 #[derive(Debug, Default)]
-pub(super) struct Alarm(Option<Pin<Box<Sleep>>>);
+pub(crate) struct Alarm(Option<Pin<Box<Sleep>>>);
 
 impl Alarm {
     /// Ready from `end` on.
-    pub(super) fn poll_until(&mut self, end: Instant, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_until(&mut self, end: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let timer = self.0.get_or_insert_with(|| Box::pin(sleep_until(end)));
         if timer.deadline() > end {
             timer.as_mut().reset(end);
