@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::Full;
 use hyper::body::Incoming;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::{attempt, headers, ingress};
@@ -24,8 +24,21 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest answer: a stored response with all that was generated.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
-/// Asks all workers at once. The first that says yes gives the answer; if none does, the most telling one is given. The
-/// calls go on whatever becomes of the client and of each other: an abort is to be delivered, and what is unknown to a
+/// Workers that are asked at a time: a client's question is not to take a connection to each of thousands.
+const AT_ONCE: usize = 32;
+
+/// One question to all workers.
+struct Round {
+    context: Arc<Context>,
+    head: http::request::Parts,
+    body: Bytes,
+    id: HeaderValue,
+}
+
+type Told = Result<Response<Bytes>, CallError>;
+
+/// Asks all workers, many at a time. The first that says yes gives the answer; if none does, the most telling one is given.
+/// The calls go on whatever becomes of the client and of each other: an abort is to be delivered, and what is unknown to a
 /// worker does it no harm.
 pub(crate) async fn ask_around(
     context: &Arc<Context>,
@@ -41,19 +54,15 @@ pub(crate) async fn ask_around(
         // Only the answer to the client has no body.
         head.method = Method::GET;
     }
-    let mut calls = JoinSet::new();
-    for (place, member) in context.shared.members().into_iter().enumerate() {
-        let request = attempt::upstream_request(&head, body.clone(), &member, &id);
-        let context = Arc::clone(context);
-        calls.spawn(async move { (place, ask(&context, &member, request).await) });
-    }
-    let telling = tokio::spawn(most_telling(calls));
+    let (tell, told) = oneshot::channel();
+    let round = Round { context: Arc::clone(context), head, body, id };
+    tokio::spawn(round.run(context.shared.members(), tell));
     let _engaged = turn.engage();
     tokio::select! {
         biased;
-        told = telling => match told {
-            Ok(Some(answer)) => outcome(answer),
-            Ok(None) | Err(_) => {
+        told = told => match told {
+            Ok(answer) => outcome(answer),
+            Err(_) => {
                 Refusal::NoWorkers { retry_after_secs: context.shared.settings.recovery_secs }.answer()
             }
         },
@@ -61,20 +70,57 @@ pub(crate) async fn ask_around(
     }
 }
 
-type Told = Result<Response<Bytes>, CallError>;
-
-/// The first success, or the best of what came instead; nothing if nobody was asked.
-async fn most_telling(mut calls: JoinSet<(usize, Told)>) -> Option<Told> {
-    let mut others = Vec::new();
-    while let Some(Ok((place, answer))) = calls.join_next().await {
-        if answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
-            calls.detach_all();
-            return Some(answer);
+impl Round {
+    /// Tells the first success, or the best of what came instead, which is all that is kept of it; nothing if nobody was
+    /// asked.
+    async fn run(self, members: Vec<Arc<Member>>, tell: oneshot::Sender<Told>) {
+        let round = Arc::new(self);
+        let mut tell = Some(tell);
+        let mut best: Option<((u8, usize), Told)> = None;
+        let mut waiting = members.into_iter().enumerate();
+        let mut calls = JoinSet::new();
+        loop {
+            while calls.len() < AT_ONCE
+                && let Some((place, member)) = waiting.next()
+            {
+                let round = Arc::clone(&round);
+                calls.spawn(async move { (place, round.ask(&member).await) });
+            }
+            let (place, answer) = match calls.join_next().await {
+                Some(Ok(answered)) => answered,
+                // It panicked, which has been told.
+                Some(Err(_)) => continue,
+                None => break,
+            };
+            if answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
+                best = None;
+                // Whoever asked may have left.
+                let _ = tell.take().map(|tell| tell.send(answer));
+                if round.head.method.is_safe() {
+                    // The others are needed no more. What changes something is for all of them.
+                    waiting.by_ref().for_each(drop);
+                }
+            } else if tell.is_some() {
+                let rank = (silence(&answer), place);
+                if best.as_ref().is_none_or(|(other, _)| rank < *other) {
+                    best = Some((rank, answer));
+                }
+            }
         }
-        others.push((place, answer));
+        if let (Some(tell), Some((_, answer))) = (tell, best) {
+            let _ = tell.send(answer);
+        }
     }
-    others.sort_by_key(|(place, answer)| (silence(answer), *place));
-    others.into_iter().next().map(|(_, answer)| answer)
+
+    async fn ask(&self, member: &Member) -> Told {
+        let request = attempt::upstream_request(&self.head, self.body.clone(), member, &self.id);
+        let callee = Callee { member, timeout: TIMEOUT, max_answer: MAX_ANSWER_BYTES };
+        let answer = call(&self.context.pool, callee, request).await;
+        if let Err(error) = &answer {
+            tracing::warn!(worker = %member.address.url, "no answer: {error}");
+        }
+        answer
+    }
 }
 
 /// How little an answer tells: that it is not found is less than what is wrong with it, and more than a failure.
@@ -100,15 +146,6 @@ async fn receive(
     }
     let body = super::receive(context, turn, &head.headers, &mut body).await?;
     Ok((head, body))
-}
-
-async fn ask(context: &Context, member: &Member, request: Request<Full<Bytes>>) -> Told {
-    let callee = Callee { member, timeout: TIMEOUT, max_answer: MAX_ANSWER_BYTES };
-    let answer = call(&context.pool, callee, request).await;
-    if let Err(error) = &answer {
-        tracing::warn!(worker = %member.address.url, "no answer: {error}");
-    }
-    answer
 }
 
 fn outcome(answer: Told) -> Answer {

@@ -10,13 +10,16 @@ use http_body_util::{BodyExt, Full, Limited};
 use super::{NoAnswer, Pool, exchange};
 use crate::fleet::Member;
 
+/// Longest answer in bytes that says no.
+const MAX_REFUSAL: usize = 1 << 20;
+
 /// Whom to call, and within which limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Callee<'a> {
     pub(crate) member: &'a Member,
     /// How long the whole exchange may take.
     pub(crate) timeout: Duration,
-    /// Longest answer, in bytes.
+    /// Longest answer, in bytes; one that is no success is never longer than [`MAX_REFUSAL`].
     pub(crate) max_answer: usize,
 }
 
@@ -53,7 +56,8 @@ async fn whole(
 ) -> Result<Response<Bytes>, CallError> {
     let (mut connection, answer) = exchange(pool, callee.member, request).await?;
     let (head, body) = answer.into_parts();
-    let mut body = Box::pin(Limited::new(body, callee.max_answer).collect());
+    let longest = if head.status.is_success() { usize::MAX } else { MAX_REFUSAL };
+    let mut body = Box::pin(Limited::new(body, callee.max_answer.min(longest)).collect());
     let read = std::future::poll_fn(|cx| {
         let first = body.as_mut().poll(cx);
         if first.is_ready() {

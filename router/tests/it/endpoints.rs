@@ -316,6 +316,44 @@ fn one_yes_is_enough_while_others_are_silent() {
 }
 
 #[test]
+fn many_workers_are_asked_in_turns_and_one_yes_does_not_wait_for_all() {
+    const AT_ONCE: usize = 32;
+    const WORKERS: usize = AT_ONCE + 8;
+    let go = Latch::default();
+    let mut workers = vec![Worker::fixed("\"mine\"")];
+    workers.extend((1..WORKERS).map(|_| held(&go)));
+    let router = Router::start(&urls(&workers), &["--threads", "1"]);
+    let asked = || workers.iter().map(|worker| worker.count("POST /abort")).sum::<usize>();
+    assert_eq!(router.post("/abort_request", b"{}").text(), "\"mine\"");
+    // The others do not answer. Whoever else was to be asked at once has been by the time of a later answer.
+    wait_until("as many to be asked as may be", || asked() == AT_ONCE + 1);
+    for _ in 0..5 {
+        assert_eq!(router.get("/health").status(), 200);
+    }
+    assert_eq!(asked(), AT_ONCE + 1);
+    go.open();
+    wait_until("all to be told", || asked() == WORKERS);
+    assert!(workers.iter().all(|worker| worker.count("POST /abort") == 1));
+}
+
+#[test]
+fn a_worker_that_says_no_at_length_is_not_listened_to_for_long() {
+    const LONG: usize = 2 << 20;
+    for (status, heard) in [("404 Not Found", false), ("200 OK", true)] {
+        let worker = Worker::start(move |conn, _| {
+            conn.answer(status, "", &[b'x'; LONG]);
+            true
+        });
+        let router = Router::start(&[worker.url()], &[]);
+        let answer = router.get("/v1/responses/x");
+        match heard {
+            true => assert_eq!(answer.body.len(), LONG),
+            false => answer.assert_refused(502, "upstream_invalid_answer"),
+        }
+    }
+}
+
+#[test]
 fn what_tells_most_is_passed_on() {
     // From the most telling one to the least.
     const ANSWERS: [&[&str]; 3] = [
