@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::clock::{Clock, nanoseconds};
 use crate::config::{Config, HealthConfig, Settings};
-use crate::fleet::{self, Belief, Books, Member, Newcomers, Terms};
+use crate::fleet::{self, Belief, Books, Member, Newcomers, Standing, Terms};
 use crate::gate::Gate;
 use crate::metrics::{EndpointName, Format, Live, Metrics};
 use crate::proxy;
@@ -76,7 +76,8 @@ impl Shared {
         let settings = config.settings.clone();
         let known = proxy::ENDPOINTS.iter().map(|row| EndpointName::new(row.path, row.label));
         let extra = settings.extra_endpoints.iter().map(|path| EndpointName::new(path, path));
-        let metrics = Metrics::new(config.policy.row(), known.chain(extra), &settings.duration_buckets);
+        let endpoints = known.chain(extra);
+        let metrics = Metrics::new(config.policy.id(), endpoints, &settings.duration_buckets, config.threads);
         let budget = RetryBudget::new(settings.retry.budget_percent, settings.retry.budget_floor);
         let shared = Arc::new(Self {
             clock,
@@ -114,7 +115,18 @@ impl Shared {
 
     /// All workers, whether they get requests or not, in the order in which they were added.
     pub(crate) fn members(&self) -> Vec<Arc<Member>> {
-        self.books.lock().members().to_vec()
+        self.roster().to_vec()
+    }
+
+    /// The same, for those who only look: nothing is copied.
+    pub(crate) fn roster(&self) -> Arc<Vec<Arc<Member>>> {
+        self.books.lock().roster()
+    }
+
+    /// How all workers stand, in the same order.
+    pub(crate) fn standings(&self) -> Vec<Standing> {
+        let now_ns = self.clock.now_ns();
+        self.books.lock().standings(now_ns)
     }
 
     /// Tells the core that a worker became healthy or not. The cache of one that went away is not believed in when it
@@ -144,11 +156,11 @@ impl Shared {
 
     /// Goes on with another policy. What is under way goes on.
     pub(crate) fn set_policy(&self, policy: PolicyConfig) {
-        let row = policy.row();
+        let id = policy.id();
         let mut books = self.books.lock();
         let signals = books.router.set_policy(self.clock.now_ns(), policy);
         self.belief.want(signals);
-        self.metrics.set_policy(row);
+        self.metrics.set_policy(id);
     }
 
     /// The text of `/metrics` now.

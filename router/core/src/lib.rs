@@ -34,7 +34,7 @@ pub use ledger::loads::{LoadReport, ReportedLoad};
 pub use ledger::{Finished, LeaseId, Load, Outcome, Tally};
 pub use policy::{
     Candidate, Candidates, Choice, Decision, OWNER_SLACK_CHARS, OptionError, OptionKind, OptionSpec,
-    OptionValue, POLICIES, Policy, PolicyConfig, PolicyRow, Reason, Signals, UnknownPolicy,
+    OptionValue, POLICIES, Policy, PolicyConfig, PolicyId, PolicyRow, Reason, Signals, UnknownPolicy,
 };
 use prompt::PromptView;
 pub use request::{Assignment, Grounds, RouteRequest, RoutingKeys, UnknownModel, Unroutable};

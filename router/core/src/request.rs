@@ -1,7 +1,7 @@
 //! What goes into a decision and what comes out of it.
 
 use crate::ledger::LeaseId;
-use crate::policy::Reason;
+use crate::policy::{PolicyId, Reason};
 use crate::{PromptView, ScopeId, WorkerId};
 
 /// A request, as far as routing looks at it.
@@ -40,7 +40,9 @@ pub struct Assignment {
     pub worker: WorkerId,
     /// The booking; must be ended by [`crate::Router::finish`].
     pub lease: LeaseId,
-    /// Why that worker.
+    /// The policy that decided; another one may rule when the request ends.
+    pub policy: PolicyId,
+    /// Why that worker: one of the policy's reasons.
     pub reason: Reason,
     /// Characters of the prompt that the index believes to be in that worker's cache.
     pub matched_chars: u64,

@@ -20,7 +20,7 @@ use crate::fleet::{Fleet, Role};
 use crate::index::Matches;
 use crate::ledger::loads::LoadReport;
 use crate::ledger::{Account, Finished, LeaseId, Ledger, Outcome};
-use crate::policy::{Choice, Decision, Policy, PolicyConfig, Reason, Signals};
+use crate::policy::{Choice, Decision, Policy, PolicyConfig, PolicyId, Reason, Signals};
 use crate::prompt::{CHARS_PER_TOKEN, INDEXED_BYTES, PromptView};
 use crate::request::{Assignment, Grounds, RouteRequest, UnknownModel, Unroutable};
 use crate::{ScopeId, WorkerId};
@@ -74,6 +74,7 @@ pub struct Proposal {
 pub struct Router {
     signals: Signals,
     policy: Box<dyn Policy>,
+    policy_id: PolicyId,
     warm_ups: WarmUps,
     doubts: Doubts,
     state: State,
@@ -131,6 +132,7 @@ impl Router {
         Ok(Self {
             signals,
             policy: config.policy.build(),
+            policy_id: config.policy.id(),
             warm_ups: WarmUps::new(config.warm_up),
             doubts: Doubts::default(),
             state: State { config, fleet: Fleet::new(), ledger },
@@ -150,6 +152,7 @@ impl Router {
             self.policy = policy.build();
             self.state.fleet.workers().iter().for_each(|worker| self.policy.worker_added(worker));
         }
+        self.policy_id = policy.id();
         self.policy.tick(now_ns);
         self.signals = policy.signals();
         let report_ttl_ns = self.signals.loads.then_some(self.state.config.load_report_ttl_ns());
@@ -212,6 +215,7 @@ impl Router {
         Ok(Assignment {
             worker,
             lease,
+            policy: self.policy_id,
             reason,
             matched_chars,
             prompt_chars: matches.prompt_chars(),

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use router_core::Signals;
 use router_core::ids::WorkerId;
-use router_core::index::PrefixIndex;
+use router_core::index::{Credit, PrefixIndex};
+use router_core::prompt::PromptView;
 
 /// See the module's description.
 #[derive(Debug, Default)]
@@ -41,6 +42,13 @@ impl Belief {
     /// To note something; nothing if nobody wants to know.
     pub(crate) fn write(&self) -> Option<MappedRwLockWriteGuard<'_, PrefixIndex>> {
         self.wanted.load(Ordering::Acquire).then(|| self.write_anyway()).flatten()
+    }
+
+    /// Takes a credit back, whoever rules.
+    pub(crate) fn withdraw(&self, prompt: PromptView<'_>, credit: Credit) {
+        if let Some(mut index) = self.write_anyway() {
+            index.withdraw(prompt, credit);
+        }
     }
 
     /// Nothing is believed to be in this worker's cache, whoever rules.

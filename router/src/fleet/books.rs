@@ -11,12 +11,12 @@ use super::{Identity, Member};
 pub(crate) struct Books {
     pub(crate) router: Router,
     /// In the order of their ids.
-    members: Vec<Arc<Member>>,
+    members: Arc<Vec<Arc<Member>>>,
 }
 
 impl Books {
     pub(crate) fn new(router: Router) -> Self {
-        Self { router, members: Vec::new() }
+        Self { router, members: Arc::default() }
     }
 
     /// Everybody, in the order in which they were added.
@@ -24,10 +24,15 @@ impl Books {
         &self.members
     }
 
+    /// The same, to be looked at without the lock.
+    pub(crate) fn roster(&self) -> Arc<Vec<Arc<Member>>> {
+        Arc::clone(&self.members)
+    }
+
     /// Makes a worker known that the core has been told of.
     pub(crate) fn add(&mut self, member: Arc<Member>) {
         let at = self.members.partition_point(|known| known.id < member.id);
-        self.members.insert(at, member);
+        Arc::make_mut(&mut self.members).insert(at, member);
     }
 
     /// The one that operators know by this id.
@@ -38,7 +43,7 @@ impl Books {
     /// Takes a worker out of the fleet; whether it was there. What is in flight there goes on, what goes on about it ends.
     pub(super) fn remove(&mut self, now_ns: u64, member: &Member) -> bool {
         member.leave_alone();
-        self.members.retain(|other| other.id != member.id);
+        Arc::make_mut(&mut self.members).retain(|other| other.id != member.id);
         self.router.remove_worker(now_ns, member.id)
     }
 

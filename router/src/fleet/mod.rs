@@ -12,6 +12,7 @@ mod loads;
 mod member;
 mod newcomers;
 mod register;
+mod standing;
 
 pub(crate) use belief::Belief;
 pub(crate) use books::Books;
@@ -20,3 +21,4 @@ pub(crate) use leave::drain;
 pub(crate) use member::{Facts, Member, Stage, Terms};
 pub(crate) use newcomers::Newcomers;
 pub(crate) use register::{Registered, register};
+pub(crate) use standing::Standing;

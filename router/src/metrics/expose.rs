@@ -12,7 +12,7 @@ use std::sync::Arc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, prometheus_text, text};
 use prometheus_client::registry::Registry;
-use router_core::POLICIES;
+use router_core::{POLICIES, PolicyRow};
 
 use super::labels::{End, RequestError};
 use super::live::Live;
@@ -173,8 +173,7 @@ impl Scrape {
         let mut decisions = page.counter("smg_router_decisions", "Decisions by the policy's reason")?;
         for (row, reasons) in POLICIES.iter().zip(&metrics.decisions) {
             for (reason, count) in reasons {
-                // Of the other policies, what they did while they ruled.
-                if row.name == metrics.policy() || read(count) > 0 {
+                if self.is_shown(row, read(count)) {
                     decisions.count(&[("policy", row.name), ("reason", reason)], read(count))?;
                 }
             }
@@ -196,6 +195,16 @@ impl Scrape {
             page.counter(name, help)?.count(&[], read(count))?;
         }
         Ok(())
+    }
+
+    /// Whether a count of this policy's is shown: of those that do not rule, what they did while they ruled.
+    fn is_shown(&self, policy: &PolicyRow, count: u64) -> bool {
+        count > 0 || policy.name == self.metrics.policy()
+    }
+
+    /// Those of these counts of the policies that are shown.
+    fn shown(&self, counts: impl Iterator<Item = u64>) -> impl Iterator<Item = (&'static PolicyRow, u64)> {
+        POLICIES.iter().zip(counts).filter(|(row, count)| self.is_shown(row, *count))
     }
 
     fn admission(&self, page: &mut Page) -> fmt::Result {

@@ -26,7 +26,7 @@ pub(crate) struct WorkerRow {
     pub(crate) url: String,
     /// The word for its role.
     pub(crate) role: &'static str,
-    pub(crate) model: Option<String>,
+    pub(crate) model: Option<Arc<str>>,
     pub(crate) healthy: bool,
     /// The word for how far it has come.
     pub(crate) state: &'static str,
@@ -62,25 +62,22 @@ impl Live {
             let at = stats.chars.binary_search_by_key(&worker, |row| row.0).ok()?;
             Some(stats.chars[at].1)
         };
-        let books = shared.books.lock();
-        let workers = books.router.workers(now_ns).zip(books.members()).map(|(row, member)| WorkerRow {
-            counts: Arc::clone(&member.metrics),
-            url: row.worker.url.clone(),
-            role: row.worker.role.label(),
-            model: row.worker.model.clone(),
-            healthy: row.worker.healthy,
-            state: member.stage().label(),
-            warming_up: row.warming,
-            diverted: row.diverted,
-            requests: row.load.requests,
-            tokens: row.load.tokens,
-            queued_prefill_tokens: row.load.queued_prefill_tokens,
-            index_chars: chars(row.worker.id).unwrap_or(0),
-            breaker: row.breaker,
-            tally: row.tally,
+        let workers = shared.standings().into_iter().map(|worker| WorkerRow {
+            counts: Arc::clone(&worker.member.metrics),
+            url: worker.member.address.url.clone(),
+            role: worker.role.label(),
+            model: worker.model,
+            healthy: worker.healthy,
+            state: worker.member.stage().label(),
+            warming_up: worker.warming,
+            diverted: worker.diverted,
+            requests: worker.load.requests,
+            tokens: worker.load.tokens,
+            queued_prefill_tokens: worker.load.queued_prefill_tokens,
+            index_chars: chars(worker.member.id).unwrap_or(0),
+            breaker: worker.breaker,
+            tally: worker.tally,
         });
-        let workers = workers.collect();
-        drop(books);
-        Self { now_ns, workers, index, queue }
+        Self { now_ns, workers: workers.collect(), index, queue }
     }
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use http::{Method, StatusCode};
-use router_core::{Cause, POLICIES, PolicyRow};
+use router_core::{Assignment, Cause, POLICIES, PolicyId};
 
 use crate::error::Refusal;
 pub(crate) use clients::ClientMetrics;
@@ -109,11 +109,12 @@ struct AdmissionMetrics {
 
 impl Metrics {
     /// The metrics of a router with this policy and these endpoints in the order of their table. `duration_buckets` are
-    /// seconds.
+    /// seconds; `threads` is how many serve requests.
     pub(crate) fn new(
-        policy: &PolicyRow,
+        policy: PolicyId,
         endpoints: impl Iterator<Item = EndpointName>,
         duration_buckets: &[f64],
+        threads: usize,
     ) -> Arc<Self> {
         let durations = Bounds::of_seconds(duration_buckets);
         let standard = Bounds::of_seconds(&DURATION_BUCKETS);
@@ -126,11 +127,11 @@ impl Metrics {
         let endpoints: Vec<_> = endpoints.collect();
         let decisions =
             POLICIES.iter().map(|row| row.reasons.iter().map(|reason| (*reason, AtomicU64::new(0))));
-        let metrics = Self {
-            policy: AtomicUsize::new(0),
+        Arc::new(Self {
+            policy: AtomicUsize::new(policy.place()),
             routes: Routes::new(endpoints.len(), &durations),
             endpoints,
-            in_flight: InFlight::default(),
+            in_flight: InFlight::new(threads),
             cache: CacheMetrics::default(),
             decisions: decisions.map(Iterator::collect).collect(),
             elsewhere: Table::default(),
@@ -146,20 +147,17 @@ impl Metrics {
             },
             sheds: Table::default(),
             ends: Default::default(),
-        };
-        metrics.set_policy(policy);
-        Arc::new(metrics)
+        })
     }
 
-    /// The name of the policy that rules, for labels.
+    /// The name of the policy that rules now. A decision knows by which it was made.
     pub(crate) fn policy(&self) -> &'static str {
         POLICIES[self.policy.load(Ordering::Relaxed)].name
     }
 
     /// Another policy rules.
-    pub(crate) fn set_policy(&self, policy: &PolicyRow) {
-        let place = POLICIES.iter().position(|row| row.name == policy.name);
-        self.policy.store(place.expect("a row of the table"), Ordering::Relaxed);
+    pub(crate) fn set_policy(&self, policy: PolicyId) {
+        self.policy.store(policy.place(), Ordering::Relaxed);
     }
 
     /// The name of the endpoint at this place.
@@ -198,13 +196,12 @@ impl Metrics {
         self.admission.wait.observe(wait_ns);
     }
 
-    /// A request was assigned for one of the policy's reasons.
-    pub(crate) fn decided(&self, reason: &'static str) {
-        let ruling = &self.decisions[self.policy.load(Ordering::Relaxed)];
-        // One that decided may have been replaced since.
-        let mut reasons = ruling.iter().chain(self.decisions.iter().flatten());
+    /// A request was assigned.
+    pub(crate) fn decided(&self, assignment: &Assignment) {
+        let reason = assignment.reason.as_str();
+        let mut reasons = self.decisions[assignment.policy.place()].iter();
         let of_reason = reasons.find(|(label, _)| *label == reason);
-        debug_assert!(of_reason.is_some(), "the reason {reason} is in no policy's row");
+        debug_assert!(of_reason.is_some(), "the reason {reason} is not in the policy's row");
         if let Some((_, count)) = of_reason {
             increment(count);
         }

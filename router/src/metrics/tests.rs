@@ -1,7 +1,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use router_core::index::IndexStats;
-use router_core::{BreakerView, PolicyConfig};
+use router_core::index::{IndexStats, Matches};
+use router_core::prompt::PromptView;
+use router_core::{
+    BreakerView, PolicyConfig, PolicyId, Reason, Role, RouteRequest, Router, RouterConfig, RoutingKeys,
+    WorkerSpec,
+};
 
 use super::live::WorkerRow;
 use super::*;
@@ -77,24 +81,46 @@ impl Counters {
     }
 }
 
+fn policy(name: &str) -> PolicyId {
+    PolicyConfig::new(name).expect("a policy").id()
+}
+
+/// A decision of this policy for this reason.
+fn assignment(policy: PolicyId, reason: &'static str) -> Assignment {
+    let config = RouterConfig::new(PolicyConfig::of(policy.row()), 1);
+    let mut router = Router::new(config).expect("a policy of the table");
+    let url = "http://w0".to_owned();
+    router.add_worker(0, WorkerSpec { url, model: None, role: Role::Regular });
+    let request = RouteRequest {
+        scope: router.scope(Role::Regular, None).expect("any model"),
+        prompt: PromptView::Unreadable,
+        prompt_tokens: 1,
+        output_budget: None,
+        keys: RoutingKeys::default(),
+        exclude: &[],
+    };
+    let assigned = router.assign(0, &request, &Matches::default()).expect("a worker");
+    Assignment { reason: Reason::new(reason), ..assigned }
+}
+
 fn counters() -> Counters {
-    let config = PolicyConfig::new("cache_aware").expect("a policy");
     let endpoints = [("/generate", "generate"), ("/a\"b\\", "/a\"b\\"), ("/v2/generate", "generate")];
     let endpoints = endpoints.map(|(path, label)| EndpointName::new(path, label));
-    let metrics = Metrics::new(config.row(), endpoints.into_iter(), &[0.5, 2.0]);
+    let metrics = Metrics::new(policy("cache_aware"), endpoints.into_iter(), &[0.5, 2.0], 1);
     Counters { metrics, workers: Default::default() }
 }
 
 /// Everything happens once, with a stated model or without.
 fn happen(counters: &Counters, model: Option<&str>) {
     let Counters { metrics, workers } = counters;
-    let slot = metrics.in_flight.enter(0);
+    let slot = metrics.in_flight.enter(0, 0);
     metrics.arrived(0);
     metrics.exhausted(2);
     metrics.arrived_elsewhere(&Method::GET, "other");
     metrics.admitted(3_000_000);
-    metrics.decided("cache_hit");
-    workers[0].selected();
+    let by_prefix = assignment(policy("cache_aware"), "cache_hit");
+    metrics.decided(&by_prefix);
+    workers[0].selected(by_prefix.policy);
     workers[1].failed(WorkerError::Connect);
     workers[1].checked(true);
     metrics.retried(0, 1, Cause::Connect, 0);
@@ -131,7 +157,7 @@ fn worker(workers: &[Arc<WorkerMetrics>; 2], place: usize) -> WorkerRow {
         counts: Arc::clone(&workers[place]),
         url: format!("http://w{place}"),
         role: "regular",
-        model: (place == 0).then(|| "m".to_owned()),
+        model: (place == 0).then(|| Arc::from("m")),
         healthy: true,
         requests: 3,
         breaker: BreakerView::default(),
@@ -259,6 +285,37 @@ fn a_worker_that_has_left_leaves_no_series() {
     assert!(counters.render(0..2).contains("http://w0"));
     let text = counters.render(1..2);
     assert!(!text.contains("http://w0") && text.contains("http://w1"));
+}
+
+#[test]
+fn a_decision_counts_for_the_policy_that_made_it() {
+    let counters = counters();
+    let before = assignment(policy("cache_aware"), "cache_hit");
+    let after = assignment(policy("manual"), "vacant");
+    counters.metrics.set_policy(after.policy);
+    for decision in [before, after, before] {
+        counters.metrics.decided(&decision);
+        counters.workers[0].selected(decision.policy);
+    }
+    let text = counters.render(0..2);
+    let shown = |name: &str| -> Vec<&str> {
+        let samples = text.lines().filter(|line| line.starts_with(name) && line.contains("policy="));
+        samples.filter_map(|line| line.split_once("policy=")).map(|(_, rest)| rest).collect()
+    };
+    let decisions = [
+        r#""cache_aware",reason="cache_hit"} 2"#,
+        r#""manual",reason="occupied_hit"} 0"#,
+        r#""manual",reason="occupied_miss"} 0"#,
+        r#""manual",reason="vacant"} 1"#,
+        r#""manual",reason="no_routing_id"} 0"#,
+    ];
+    assert_eq!(shown("smg_router_decisions_total"), decisions);
+    let selections = [
+        r#""cache_aware",worker="http://w0"} 2"#,
+        r#""manual",worker="http://w0"} 1"#,
+        r#""manual",worker="http://w1"} 0"#,
+    ];
+    assert_eq!(shown("smg_worker_selection_total"), selections);
 }
 
 #[test]

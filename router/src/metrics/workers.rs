@@ -2,21 +2,24 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use router_core::{POLICIES, PolicyId};
+
 use super::labels::WorkerError;
 
 /// Counters of one worker. They are shown as long as the worker is in the fleet.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerMetrics {
-    selected: AtomicU64,
+    /// By the policy that chose it.
+    selected: [AtomicU64; POLICIES.len()],
     errors: [AtomicU64; WorkerError::ALL.len()],
     /// Failed, good.
     checks: [AtomicU64; 2],
 }
 
 impl WorkerMetrics {
-    /// A request was assigned to it.
-    pub(crate) fn selected(&self) {
-        self.selected.fetch_add(1, Ordering::Relaxed);
+    /// A request was assigned to it by this policy.
+    pub(crate) fn selected(&self, policy: PolicyId) {
+        self.selected[policy.place()].fetch_add(1, Ordering::Relaxed);
     }
 
     /// A try at it failed.
@@ -29,8 +32,9 @@ impl WorkerMetrics {
         self.checks[usize::from(good)].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn selections(&self) -> u64 {
-        self.selected.load(Ordering::Relaxed)
+    /// In the order of the policies.
+    pub(super) fn selections(&self) -> impl Iterator<Item = u64> {
+        self.selected.iter().map(|count| count.load(Ordering::Relaxed))
     }
 
     pub(super) fn errors(&self, error: WorkerError) -> u64 {

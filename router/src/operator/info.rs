@@ -74,11 +74,10 @@ pub(crate) fn server_info(asked: Asked) -> Answering {
 
 /// All workers, without their infos.
 fn rows(shared: &Arc<Shared>) -> Vec<Row> {
-    let books = shared.books.lock();
-    let rows = books.router.workers(shared.clock.now_ns()).map(|row| Row {
-        url: row.worker.url.clone(),
-        model: row.worker.model.clone(),
-        healthy: row.worker.healthy,
+    let rows = shared.standings().into_iter().map(|worker| Row {
+        url: worker.member.address.url.clone(),
+        model: worker.model.map(|model| model.to_string()),
+        healthy: worker.healthy,
         info: None,
     });
     rows.collect()

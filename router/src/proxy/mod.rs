@@ -55,7 +55,7 @@ pub(crate) async fn handle(
 ) -> Answer {
     let shared = &context.shared;
     let arrived_ns = shared.clock.now_ns();
-    let mut note = Note::begin(shared, at, id.clone());
+    let mut note = Note::begin(context, at, id.clone());
     let (head, mut body) = request.into_parts();
     let (permit, body) = match accept(context, turn, &head.headers, &mut body, &mut note).await {
         Ok(accepted) => accepted,

@@ -15,6 +15,7 @@ use crate::access_log::{self, Decision, Record};
 use crate::error::Refusal;
 use crate::fleet::Member;
 use crate::metrics::{self, End, RequestError, Slot, WorkerError};
+use crate::server::Context;
 use crate::shared::Shared;
 use crate::stop::Stop;
 
@@ -64,11 +65,12 @@ struct Head {
 
 impl Note {
     /// A request came to this row of the endpoint table.
-    pub(crate) fn begin(shared: &Arc<Shared>, endpoint: usize, request_id: HeaderValue) -> Self {
+    pub(crate) fn begin(context: &Context, endpoint: usize, request_id: HeaderValue) -> Self {
+        let shared = &context.shared;
         let arrived_ns = shared.clock.now_ns();
         shared.metrics.arrived(endpoint);
         Self(Box::new(Facts {
-            slot: Some(shared.metrics.in_flight.enter(arrived_ns)),
+            slot: Some(shared.metrics.in_flight.enter(context.thread, arrived_ns)),
             endpoint,
             group: shared.metrics.group(endpoint),
             request_id,
@@ -127,8 +129,8 @@ impl Note {
         let facts = &mut *self.0;
         facts.tries += 1;
         let metrics = &facts.shared.metrics;
-        member.metrics.selected();
-        metrics.decided(assignment.reason.as_str());
+        member.metrics.selected(assignment.policy);
+        metrics.decided(assignment);
         if facts.tries == 1 {
             let routed = &facts.model.row(facts.group).routed;
             routed[usize::from(facts.streaming)].fetch_add(1, Ordering::Relaxed);
@@ -325,7 +327,7 @@ impl Facts {
             attempts: self.tries,
             decision: self.last_try.as_ref().map(|tried| Decision {
                 worker: &tried.member.address.url,
-                policy: shared.metrics.policy(),
+                policy: tried.assignment.policy.row().name,
                 reason: tried.assignment.reason.as_str(),
                 matched_chars: tried.assignment.matched_chars,
                 prompt_chars: tried.assignment.prompt_chars,

@@ -52,13 +52,13 @@ pub(super) fn book(
     let view = RequestView::read(endpoint.dialect, body);
     let prompt = prompt_view(&view);
     let prompt_tokens = view.prompt.estimated_tokens();
-    let scope = {
+    let (scope, model) = {
         let router = &shared.books.lock().router;
         let scope = router.scope(Role::Regular, view.model.as_deref());
         let model = scope.as_ref().ok().and_then(|scope| router.scope_model(*scope));
-        note.looked(view.stream, view.model.as_deref(), model, prompt_tokens);
-        scope
+        (scope, model.map(str::to_owned))
     };
+    note.looked(view.stream, view.model.as_deref(), model.as_deref(), prompt_tokens);
     let scope = scope.map_err(|unknown| {
         tracing::debug!("nobody can have a request: {unknown}");
         Refusal::UnknownModel
@@ -98,10 +98,8 @@ pub(super) fn others_left(shared: &Shared, scope: ScopeId, headers: &HeaderMap, 
 
 /// Takes a credit back, because nothing shows that the prompt reached the worker.
 pub(super) fn withdraw(shared: &Shared, endpoint: &Endpoint, body: &[u8], credit: Credit) {
-    if let Some(mut index) = shared.belief.write() {
-        let view = RequestView::read(endpoint.dialect, body);
-        index.withdraw(prompt_view(&view), credit);
-    }
+    let view = RequestView::read(endpoint.dialect, body);
+    shared.belief.withdraw(prompt_view(&view), credit);
 }
 
 /// The prompt as the index sees it. A batch goes to one worker, by its first prompt.

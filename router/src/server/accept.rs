@@ -16,7 +16,8 @@ use crate::config::ConnectionLimits;
 use crate::stop::{self, Stop};
 use crate::tls::Credentials;
 
-/// How often idle upstream connections are looked through.
+/// How often idle upstream connections are looked through: by the thread's listener for clients, as the others share its
+/// pool.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Pause after a failed accept, which usually means that file descriptors have run out.
@@ -90,7 +91,7 @@ pub(super) async fn serve(
                 }
             },
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            _ = prune.tick() => context.pool.prune(&context.shared.members()),
+            _ = prune.tick(), if door.surface == Surface::Traffic => context.pool.prune(&context.shared.roster()),
             () = stop::reached(&mut stopping, Stop::Drain) => break,
         }
     }

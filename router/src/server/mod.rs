@@ -55,6 +55,8 @@ pub(crate) enum ServeError {
 /// What one thread answers requests with.
 pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
+    /// Which thread that is, from 0.
+    pub(crate) thread: usize,
     pub(crate) pool: Arc<Pool>,
     /// Whether operators have a listener of their own.
     pub(crate) admin_apart: bool,
@@ -64,6 +66,7 @@ impl Context {
     fn new(shared: &Arc<Shared>, thread: usize, config: &Config, tls: &ClientTls) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
+            thread,
             pool: Arc::new(Pool::new(thread, config.settings.timeouts.connect, tls.clone())),
             admin_apart: config.admin_listen.is_some(),
         })

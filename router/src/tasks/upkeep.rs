@@ -12,8 +12,12 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(250);
 /// Nodes that one turn of the sweep may visit while it holds the index's lock: well under a millisecond.
 const SWEEP_NODES: usize = 512;
 
+/// How often the background's idle connections are looked through.
+const PRUNE_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Ticks the core and sweeps the index, for ever.
 pub(super) async fn run(shared: Arc<Shared>) {
+    let mut pruned = tokio::time::Instant::now();
     loop {
         let now_ns = shared.clock.now_ns();
         let next_ns = {
@@ -24,7 +28,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
             router.next_deadline().unwrap_or(u64::MAX)
         };
         sweep(&shared).await;
-        shared.background.pool.prune(&shared.members());
+        if pruned.elapsed() >= PRUNE_INTERVAL {
+            shared.background.pool.prune(&shared.roster());
+            pruned = tokio::time::Instant::now();
+        }
         let wake_ns = next_ns.min(now_ns.saturating_add(nanoseconds(LONGEST_SLEEP)));
         tokio::time::sleep_until(shared.clock.instant(wake_ns)).await;
     }

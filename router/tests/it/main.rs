@@ -33,6 +33,7 @@ mod shutdown;
 mod shutdown_steps;
 mod simulated;
 mod streams;
+mod switch;
 mod timeouts;
 mod tls_server;
 mod unicode;

@@ -1,7 +1,7 @@
 //! A policy's name and options, checked when they are set.
 
 use super::options::{OptionError, OptionSpec, OptionValue, did_you_mean};
-use super::table::{POLICIES, PolicyRow};
+use super::table::{POLICIES, PolicyId, PolicyRow};
 use super::{Policy, Signals};
 use crate::spelling;
 
@@ -72,6 +72,12 @@ impl PolicyConfig {
     #[must_use]
     pub fn row(&self) -> &'static PolicyRow {
         self.row
+    }
+
+    /// The policy's place in the table.
+    #[must_use]
+    pub fn id(&self) -> PolicyId {
+        PolicyId::of(self.row)
     }
 
     /// The policy's name.

@@ -29,7 +29,7 @@ pub use cache_aware::OWNER_SLACK_CHARS;
 pub use candidates::{Candidate, Candidates};
 pub use config::{PolicyConfig, UnknownPolicy};
 pub use options::{OptionError, OptionKind, OptionSpec, OptionValue};
-pub use table::{POLICIES, PolicyRow};
+pub use table::{POLICIES, PolicyId, PolicyRow};
 
 use crate::draw::Draws;
 use crate::fleet::{Fleet, Worker};

@@ -27,6 +27,30 @@ pub struct PolicyRow {
     pub build: fn(&PolicyConfig) -> Box<dyn Policy>,
 }
 
+/// A policy by its place in [`POLICIES`]: what is counted of each is found by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PolicyId(usize);
+
+impl PolicyId {
+    /// The policy of this row.
+    pub(crate) fn of(row: &PolicyRow) -> Self {
+        let place = POLICIES.iter().position(|other| other.name == row.name);
+        Self(place.expect("a row of the table"))
+    }
+
+    /// Its place.
+    #[must_use]
+    pub fn place(self) -> usize {
+        self.0
+    }
+
+    /// Its row.
+    #[must_use]
+    pub fn row(self) -> &'static PolicyRow {
+        &POLICIES[self.0]
+    }
+}
+
 /// All policies.
 pub const POLICIES: &[PolicyRow] = &[
     round_robin::ROW,

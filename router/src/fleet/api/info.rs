@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use router_core::{Role, WorkerView};
+use router_core::Role;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::fleet::{Facts, Member, Stage, Terms};
+use crate::fleet::{Facts, Member, Stage, Standing, Terms};
 use crate::shared::Shared;
 
 /// The answer to `GET /workers`.
@@ -60,11 +60,7 @@ struct Metadata {
 
 /// All workers.
 pub(super) fn list(shared: &Shared) -> WorkerList {
-    let now_ns = shared.clock.now_ns();
-    let books = shared.books.lock();
-    let rows = books.router.workers(now_ns).zip(books.members());
-    let workers: Vec<_> = rows.map(|(row, member)| info(shared, &row, member)).collect();
-    drop(books);
+    let workers: Vec<_> = shared.standings().iter().map(|worker| info(shared, worker)).collect();
     let count = |role: Role| workers.iter().filter(|worker| worker.worker_type == role.label()).count();
     let stats = RoleCounts {
         prefill_count: count(Role::Prefill),
@@ -76,12 +72,12 @@ pub(super) fn list(shared: &Shared) -> WorkerList {
 
 /// One worker; nothing if it has just left.
 pub(super) fn one(shared: &Shared, member: &Member) -> Option<WorkerInfo> {
-    let books = shared.books.lock();
-    let mut rows = books.router.workers(shared.clock.now_ns());
-    rows.find(|row| row.worker.id == member.id).map(|row| info(shared, &row, member))
+    let standings = shared.standings();
+    standings.iter().find(|worker| worker.member.id == member.id).map(|worker| info(shared, worker))
 }
 
-fn info(shared: &Shared, row: &WorkerView<'_>, member: &Member) -> WorkerInfo {
+fn info(shared: &Shared, worker: &Standing) -> WorkerInfo {
+    let member = &worker.member;
     let Terms { priority, cost, labels, health_check, .. } = member.terms();
     let stage = member.stage();
     let (reason, job) = match &stage {
@@ -96,20 +92,20 @@ fn info(shared: &Shared, row: &WorkerView<'_>, member: &Member) -> WorkerInfo {
     WorkerInfo {
         id: member.identity.to_string(),
         url: member.address.url.clone(),
-        model_id: row.worker.model.clone().unwrap_or_else(|| "unknown".to_owned()),
+        model_id: worker.model.as_deref().unwrap_or("unknown").to_owned(),
         priority,
         cost,
-        worker_type: row.worker.role.label(),
-        is_healthy: row.worker.healthy,
-        circuit_breaker: row.breaker.state.label(),
-        load: row.load.requests,
+        worker_type: worker.role.label(),
+        is_healthy: worker.healthy,
+        circuit_breaker: worker.breaker.state.label(),
+        load: worker.load.requests,
         connection_mode: "http",
         runtime_type: "sglang",
         metadata: Metadata { labels: all_labels(labels, member.facts()) },
         disable_health_check: !health_check || shared.rounds.health.is_none(),
         state: stage.label(),
         reason,
-        warming_up: row.warming,
+        warming_up: worker.warming,
         job_status,
     }
 }

@@ -58,14 +58,17 @@ impl Scrape {
     pub(super) fn tries(&self, page: &mut Page) -> fmt::Result {
         let mut selections = page.counter("smg_worker_selection", "Tries that went to a worker")?;
         self.each_worker(|worker, counts| {
-            let labels = [
-                ("worker_type", worker.role),
-                MODE,
-                ("model", model(worker)),
-                ("policy", self.metrics.policy()),
-                ("worker", &worker.url),
-            ];
-            selections.count(&labels, counts.selections())
+            for (row, count) in self.shown(counts.selections()) {
+                let labels = [
+                    ("worker_type", worker.role),
+                    MODE,
+                    ("model", model(worker)),
+                    ("policy", row.name),
+                    ("worker", &worker.url),
+                ];
+                selections.count(&labels, count)?;
+            }
+            Ok(())
         })?;
         let mut errors = page.counter("smg_worker_errors", "Tries at a worker that failed")?;
         self.each_worker(|worker, counts| {
