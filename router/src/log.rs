@@ -1,23 +1,45 @@
 //! Where log lines go: to standard error, and into a file a day where there is a directory for that.
+//!
+//! Whoever reads standard error must not hold up requests by not doing so: what it does not take in time is lost, and that
+//! is told once it takes lines again. A file is not waited for more than any other.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::access_log::rfc3339;
 
 const DAY_MS: u64 = 86_400_000;
 
+/// How long a reader of standard error may be slow, in nanoseconds; from then on, it is not waited for.
+const PATIENCE_NS: u32 = 100_000_000;
+
+/// What a pipe that takes anything takes at once: `PIPE_BUF` of Linux.
+const PIECE: usize = 4096;
+
 /// Of the process, as standard error is.
+static HEARD: Mutex<Hearing> = Mutex::new(Hearing { lost: 0, torn: false });
 static KEPT: OnceLock<Mutex<Daily>> = OnceLock::new();
 
 /// Takes whole lines, one per call.
 #[derive(Debug)]
 pub(crate) struct Writer;
+
+/// What became of lines on their way to a reader.
+#[derive(Debug, Default)]
+struct Hearing {
+    /// Lines in a row that it did not take.
+    lost: u64,
+    /// It took only the beginning of the first of them.
+    torn: bool,
+}
 
 /// `router.2026-01-31`, by the date in UTC.
 #[derive(Debug)]
@@ -38,12 +60,35 @@ pub(crate) fn keep_in(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether [`keep_in`] would work, as far as that can be told without a change of anything.
+///
+/// # Errors
+/// The operating system's.
+pub(crate) fn can_keep_in(directory: &Path) -> io::Result<()> {
+    use rustix::fs::{Access, access};
+    let file = Daily::path(directory, unix_ms() / DAY_MS);
+    if file.exists() {
+        return Ok(access(&file, Access::WRITE_OK)?);
+    }
+    // What is not there is made.
+    let there = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+    if !there.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    Ok(access(there, Access::WRITE_OK | Access::EXEC_OK)?)
+}
+
 /// Writes a line with its end. Where it cannot be written there is nobody to tell.
 pub(crate) fn write(line: &[u8]) {
-    let _ = io::stderr().lock().write_all(line);
+    to_stderr(line);
     if let Some(daily) = KEPT.get() {
         let _ = daily.lock().write(unix_ms() / DAY_MS, line);
     }
+}
+
+/// Writes a line with its end to standard error alone.
+pub(crate) fn to_stderr(line: &[u8]) {
+    HEARD.lock().write(&mut io::stderr(), line);
 }
 
 fn unix_ms() -> u64 {
@@ -64,15 +109,55 @@ impl Write for Writer {
     }
 }
 
+// === impl Hearing ===
+
+impl Hearing {
+    fn write(&mut self, to: &mut (impl Write + AsFd), line: &[u8]) {
+        let patience_ns = if self.lost == 0 { PATIENCE_NS } else { 0 };
+        if !takes(to, patience_ns) {
+            self.lost += 1;
+            return;
+        }
+        if self.lost > 0 {
+            let (end, lost) = (if self.torn { "\n" } else { "" }, self.lost);
+            *self = Self::default();
+            let _ = writeln!(to, "{end}router: lines lost because nobody read standard error: {lost}");
+        }
+        for piece in line.chunks(PIECE) {
+            if !takes(to, PATIENCE_NS) {
+                *self = Self { lost: 1, torn: true };
+                return;
+            }
+            // Nobody is there any more, and nobody to tell.
+            let _ = to.write_all(piece);
+        }
+    }
+}
+
+/// Whether a piece can be written without waiting, now or within this time.
+fn takes(to: &impl AsFd, patience_ns: u32) -> bool {
+    let patience = Timespec { tv_sec: 0, tv_nsec: patience_ns.into() };
+    loop {
+        match poll(&mut [PollFd::new(to, PollFlags::OUT)], Some(&patience)) {
+            Err(Errno::INTR) => {}
+            // What cannot be asked is written to.
+            answer => return answer != Ok(0),
+        }
+    }
+}
+
 // === impl Daily ===
 
 impl Daily {
     fn open(directory: &Path, day: u64) -> io::Result<Self> {
         std::fs::create_dir_all(directory)?;
-        let date: String = rfc3339(day * DAY_MS).chars().take("2026-01-31".len()).collect();
-        let path = directory.join(format!("router.{date}"));
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let file = OpenOptions::new().create(true).append(true).open(Self::path(directory, day))?;
         Ok(Self { directory: directory.to_owned(), day, file })
+    }
+
+    fn path(directory: &Path, day: u64) -> PathBuf {
+        let date: String = rfc3339(day * DAY_MS).chars().take("2026-01-31".len()).collect();
+        directory.join(format!("router.{date}"))
     }
 
     /// Where a new day's file cannot be opened, the old one goes on.
@@ -89,6 +174,26 @@ impl Daily {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reader_that_does_not_read_is_told_what_it_lost() {
+        let (mut from, mut to) = io::pipe().expect("a pipe");
+        let mut hearing = Hearing::default();
+        let line = [vec![b'x'; 99_999], vec![b'\n']].concat();
+        // A pipe takes 64 KiB.
+        for line in [&b"first\n"[..], &line, b"lost\n", b"lost too\n"] {
+            hearing.write(&mut to, line);
+        }
+        assert!(hearing.torn && hearing.lost == 3, "{hearing:?}");
+        let mut early = vec![0; 60_000];
+        io::Read::read_exact(&mut from, &mut early).expect("the beginning");
+        hearing.write(&mut to, b"heard\n");
+        drop(to);
+        let late = io::read_to_string(from).expect("text");
+        let said = late.trim_start_matches('x');
+        assert_eq!(said, "\nrouter: lines lost because nobody read standard error: 3\nheard\n");
+        assert!(early.starts_with(b"first\nxxx"));
+    }
 
     #[test]
     fn each_day_has_its_file_and_old_lines_stay() {

@@ -41,8 +41,7 @@ pub(crate) async fn further(stop: &mut watch::Receiver<Stop>, stage: Stop) -> St
 /// # Errors
 /// The operating system refuses signal handlers.
 pub(crate) fn with_signals(stop: watch::Sender<Stop>, plan: Shutdown) -> std::io::Result<()> {
-    let mut signals =
-        Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };
+    let mut signals = Signals::new()?;
     tokio::spawn(async move {
         signals.next().await;
         let told = Instant::now();
@@ -62,12 +61,27 @@ pub(crate) fn with_signals(stop: watch::Sender<Stop>, plan: Shutdown) -> std::io
     Ok(())
 }
 
+/// Blocks until SIGTERM or SIGINT comes. Not for a thread that has a runtime around it.
+///
+/// # Errors
+/// The operating system refuses a signal handler.
+pub(crate) fn wait_for_signal() -> std::io::Result<()> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        Signals::new()?.next().await;
+        Ok(())
+    })
+}
+
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
     async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -37,12 +37,30 @@ const ABSENT: &[(&[&str], &str)] = &[
     (&["enable-wasm"], MODULES),
 ];
 
-/// What is said of an option that is not known, if the gateway has it.
-pub(super) fn of_gateway(argument: &str) -> Option<String> {
-    let name = argument.strip_prefix("--")?;
-    let name = name.split('=').next().unwrap_or(name);
+/// What is said of those of these words that are options of the gateway that the router has not; `None`: none is.
+pub(super) fn of_gateway<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let mut found: Vec<(&str, Vec<String>)> = Vec::new();
+    for word in words {
+        let Some((flag, remedy)) = find(word) else { continue };
+        match found.iter_mut().find(|(known, _)| *known == remedy) {
+            Some((_, flags)) if flags.contains(&flag) => {}
+            Some((_, flags)) => flags.push(flag),
+            None => found.push((remedy, vec![flag])),
+        }
+    }
+    let told = found.iter().map(|(remedy, flags)| {
+        let these = if flags.len() == 1 { "this option" } else { "these options" };
+        let flags = flags.join(", ");
+        format!("{flags}: the SGLang gateway has {these} and this router has not: {remedy}")
+    });
+    Some(told.collect::<Vec<_>>().join("; ")).filter(|told| !told.is_empty())
+}
+
+/// The option that a word gives, and its remedy.
+fn find(word: &str) -> Option<(String, &'static str)> {
+    let name = word.strip_prefix("--")?.split('=').next()?;
     let (_, remedy) = ABSENT.iter().find(|(names, _)| names.contains(&name))?;
-    Some(format!("--{name}: the SGLang gateway has this option and this router has not: {remedy}"))
+    Some((format!("--{name}"), remedy))
 }
 
 /// Every such option with its remedy.
@@ -58,11 +76,31 @@ mod tests {
     #[test]
     fn an_option_of_the_gateway_is_told_from_a_slip() {
         for argument in ["--dp-aware", "--prefill=http://w:1"] {
-            let said = of_gateway(argument).expect(argument);
+            let said = of_gateway([argument]).expect(argument);
             assert!(said.starts_with(argument.split('=').next().expect("a name")), "{said}");
         }
         for argument in ["--dp-awares", "dp-aware", "--"] {
-            assert_eq!(of_gateway(argument), None, "{argument}");
+            assert_eq!(of_gateway([argument]), None, "{argument}");
         }
+    }
+
+    #[test]
+    fn all_are_told_at_once_and_each_remedy_once() {
+        let words = [
+            "--prefill",
+            "http://p:1",
+            "--enable-wasm",
+            "--prefill",
+            "http://q:1",
+            "--decode=http://d:1",
+            "--seed",
+        ];
+        let said = of_gateway(words).expect("some");
+        assert!(said.starts_with("--prefill, --decode: the SGLang gateway has these options and"), "{said}");
+        assert!(
+            said.contains(&format!("{PREFILL_DECODE}; --enable-wasm: the SGLang gateway has this option")),
+            "{said}"
+        );
+        assert!(said.ends_with(MODULES), "{said}");
     }
 }

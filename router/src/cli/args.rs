@@ -15,7 +15,7 @@ use super::given::{Environment, Layer, Origin};
 use super::health::HealthArgs;
 use super::ignored::IgnoredArgs;
 use super::limits::LimitArgs;
-use super::observe::{LogLevel, ObserveArgs};
+use super::observe::{self, LogLevel, ObserveArgs, RUST_LOG};
 use super::policy::PolicyArgs;
 use super::process::ProcessArgs;
 use super::retries::RetryArgs;
@@ -23,7 +23,7 @@ use super::security::SecurityArgs;
 use super::source::{Source, Values};
 use super::stop::Stop;
 use super::timeouts::TimeoutArgs;
-use super::traffic::TrafficArgs;
+use super::traffic::{self, TrafficArgs};
 use super::workers::WorkerArgs;
 use crate::config::{Config, ConnectionLimits, Settings};
 
@@ -87,7 +87,8 @@ pub(super) fn parse(
     // Each reading takes a copy: one that was read with cannot be changed any more.
     let command = command();
     // By itself first: what is wrong with the command line is not to be blamed on a file, and a file is named in it.
-    let typed = command.clone().try_get_matches_from(&arguments)?;
+    let typed = command.clone().try_get_matches_from(&arguments);
+    let typed = typed.map_err(|error| Stop::of_line(error, &arguments))?;
     if let Some(name) = typed.subcommand_name() {
         return Err(Stop::Wrong(format!("'{name}' comes before all flags: router {name} …")));
     }
@@ -102,7 +103,8 @@ pub(super) fn parse(
         workers.clear();
     }
     let values = Values::new(&command, &matches, &layer);
-    let parsed = resolve(&matches, &layer, workers).map_err(|stop| layer.locate(stop))?;
+    let mut parsed = resolve(&matches, &layer, workers).map_err(|stop| layer.locate(stop))?;
+    parsed.warnings.extend(observe::filter(parsed.log_level, environment(RUST_LOG)).err());
     let source = Source { arguments, values };
     Ok(Parsed { config: Config { source, ..parsed.config }, ..parsed })
 }
@@ -117,7 +119,7 @@ fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result
         warnings.push("--policy power_of_two has no choice with a single worker".to_owned());
     }
     args.ignored.warn(&mut warnings);
-    let traffic = args.traffic.resolve()?;
+    let clients = args.traffic.resolve()?;
     let limits = args.limits.resolve()?;
     let security = args.security.resolve()?;
     let observe = args.observe.resolve()?;
@@ -131,7 +133,7 @@ fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result
         recovery_secs: args.health.recovery_secs(),
         decision_headers: observe.decision_headers,
         request_id_headers: observe.request_id_headers,
-        extra_endpoints: traffic.extra_endpoints,
+        extra_endpoints: clients.extra_endpoints,
         access_log: observe.access_log,
         retry: args.retries.resolve()?,
         admission: limits.admission,
@@ -143,8 +145,15 @@ fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result
         drain_timeout: workers.drain_timeout,
     };
     let process = args.process;
+    let listeners = [
+        ("--port", Some(clients.listen)),
+        ("--admin-port", security.admin_listen),
+        ("--prometheus-port", Some(observe.metrics_listen)),
+    ];
+    traffic::differ(listeners)?;
+    let shutdown = process.shutdown(layer.is_given(matches, "shutdown_pause_secs"))?;
     let config = Config {
-        listen: traffic.listen,
+        listen: clients.listen,
         metrics_listen: observe.metrics_listen,
         admin_listen: security.admin_listen,
         connections: ConnectionLimits {
@@ -164,7 +173,7 @@ fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result
         load_poll_interval: workers.load_poll_interval,
         health: args.health.resolve(),
         breaker: args.breaker.resolve(),
-        shutdown: process.shutdown(),
+        shutdown,
         exit_with_stdin: process.exit_with_stdin,
         log_dir: observe.log_dir,
         config_file: process.config,

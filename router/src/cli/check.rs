@@ -1,14 +1,16 @@
-//! `router check`: reads everything that a start reads, and prints what it comes to.
+//! `router check`: reads everything that a start reads, the files that are named too, and prints what it comes to.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use toml::Value as Toml;
 
-use super::Parsed;
 use super::sections::{self, POLICY, SECTIONS, Shape, WORKER_TABLES};
 use super::source::Value;
+use super::stop::Stop;
+use super::{Parsed, ROUTER, files};
 use crate::config::{Config, StaticWorker};
+use crate::log;
 
 /// Where the remark about its source stands, behind a line that is not too long.
 const COLUMN: usize = 48;
@@ -17,13 +19,16 @@ const COLUMN: usize = 48;
 pub(super) fn main(arguments: Vec<std::ffi::OsString>) -> ExitCode {
     let parsed = match super::parse_router_args(arguments.into_iter()) {
         Ok(parsed) => parsed,
-        Err(stop) => return super::end(&stop),
+        Err(stop) => return super::end(ROUTER, &stop),
     };
     for warning in &parsed.warnings {
-        eprintln!("router: warning: {warning}");
+        log::write(format!("{ROUTER}: warning: {warning}\n").as_bytes());
     }
-    print!("{}", report(&parsed));
-    ExitCode::SUCCESS
+    let problems = files::problems(&parsed.config);
+    if !problems.is_empty() {
+        return super::end(ROUTER, &Stop::Wrong(problems.join(&format!("\n{ROUTER}: "))));
+    }
+    super::show(&report(&parsed))
 }
 
 /// The text of the report.

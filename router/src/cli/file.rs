@@ -13,7 +13,7 @@ use super::absent;
 use super::file_workers::{self, FileWorker};
 use super::given::{Given, Layer, Origin};
 use super::ignored;
-use super::sections::{self, POLICY, SECTIONS, Shape, WORKER_TABLES};
+use super::sections::{self, POLICY, POLICY_NAME, SECTIONS, Shape, WORKER_TABLES};
 use super::stop::Stop;
 
 /// What a file says.
@@ -155,11 +155,14 @@ fn find<'a>(entry: &Entry<'_>, section: Option<&str>, command: &'a Command) -> R
     if let Some(home) = others.find_map(sections::section) {
         return Err(entry.wrong(format!("belongs in the section [{home}]")));
     }
+    if (entry.key, section) == (POLICY, Some(POLICY)) {
+        return Err(entry.wrong(format!("is called `{POLICY_NAME}` in its section")));
+    }
     let flag = sections::flag(entry.key);
     if let Some(row) = ignored::find(&flag) {
         return Err(entry.wrong(format!("has no effect here: {}; leave it out", row.instead)));
     }
-    if let Some(message) = absent::of_gateway(&flag) {
+    if let Some(message) = absent::of_gateway([flag.as_str()]) {
         return Err(Stop::Wrong(message).at(&entry.place));
     }
     let mut known: Vec<&str> = command.get_arguments().filter(own).map(sections::key).collect();

@@ -102,6 +102,11 @@ impl Layer {
         self.0.retain(|id, _| matches.value_source(id) != Some(ValueSource::CommandLine));
     }
 
+    /// Whether anybody has said something about a flag.
+    pub(super) fn is_given(&self, matches: &ArgMatches, id: &str) -> bool {
+        matches.value_source(id) == Some(ValueSource::CommandLine) || self.origin(id).is_some()
+    }
+
     pub(super) fn origin(&self, id: &str) -> Option<&Origin> {
         self.0.get(id).map(|given| &given.origin)
     }

@@ -1,6 +1,7 @@
 //! The command line: `router --worker-urls URL… [options]`, and its subcommands.
 //!
-//! Exit codes: 0 done, 2 the command line or the file is wrong, 5 it cannot start (an address is taken).
+//! Exit codes: 0 done, 2 the command line or a file that it names is wrong, which `check` finds too, 5 it cannot start now (an
+//! address is taken).
 
 mod absent;
 mod args;
@@ -11,6 +12,7 @@ mod doc;
 mod endpoints;
 mod file;
 mod file_workers;
+mod files;
 mod given;
 mod health;
 mod ignored;
@@ -34,22 +36,27 @@ mod traffic;
 mod workers;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use tracing_subscriber::EnvFilter;
 
 pub(crate) use self::args::Parsed;
-use self::observe::LogLevel;
+use self::observe::{LogLevel, RUST_LOG};
 pub use self::policy_section::policy_section;
+pub(crate) use self::readers::whole;
 pub(crate) use self::reload::reload;
 pub(crate) use self::source::Source;
 pub(crate) use self::stop::Stop;
 use crate::config::Config;
+use crate::server::Opened;
 use crate::{launch, log, raise_open_files, server};
 
-pub(crate) const USAGE_ERROR: u8 = 2;
-pub(crate) const START_ERROR: u8 = 5;
+const USAGE_ERROR: u8 = 2;
+const START_ERROR: u8 = 5;
+
+/// What messages call the program.
+const ROUTER: &str = "router";
 
 /// What the router does beside running.
 struct Subcommand {
@@ -84,8 +91,8 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         return (row.main)(std::iter::once(name).chain(args.into_iter().skip(2)).collect());
     }
     match parse_router_args(args.into_iter()) {
-        Ok(parsed) => run(&parsed),
-        Err(stop) => end(&stop),
+        Ok(parsed) => finish(ROUTER, run(&parsed)),
+        Err(stop) => end(ROUTER, &stop),
     }
 }
 
@@ -98,20 +105,24 @@ pub(crate) fn parse_router_args(args: impl Iterator<Item = OsString>) -> Result<
 }
 
 /// Runs the router until it is told to end.
-pub(crate) fn run(parsed: &Parsed) -> ExitCode {
-    match begin(parsed) {
-        Ok(()) => start(&parsed.config),
-        Err(message) => refuse(&message, START_ERROR),
-    }
+fn run(parsed: &Parsed) -> Result<(), Stop> {
+    begin(parsed)?;
+    let opened = open(&parsed.config)?;
+    start(&parsed.config, opened)
+}
+
+/// Whether the router has an option of this name, without dashes.
+pub(crate) fn has_option(name: &str) -> bool {
+    args::command().get_arguments().any(|arg| arg.get_long() == Some(name))
 }
 
 /// What comes before the router is started: its log, and room for its connections.
 ///
 /// # Errors
 /// There can be no log.
-pub(crate) fn begin(parsed: &Parsed) -> Result<(), String> {
+pub(crate) fn begin(parsed: &Parsed) -> Result<(), Stop> {
     if let Some(directory) = &parsed.config.log_dir {
-        keep_log(directory)?;
+        log::keep_in(directory).map_err(|error| files::unwritable(directory, &error))?;
     }
     log_to_stderr(parsed.log_level);
     for warning in &parsed.warnings {
@@ -121,46 +132,57 @@ pub(crate) fn begin(parsed: &Parsed) -> Result<(), String> {
     Ok(())
 }
 
-/// Tells why nothing is run.
-pub(crate) fn end(stop: &Stop) -> ExitCode {
-    match stop {
-        Stop::Show(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
-        wrong => refuse(&wrong.message(), USAGE_ERROR),
-    }
-}
-
-/// Starts the router, and returns when it has ended.
-pub(crate) fn start(config: &Config) -> ExitCode {
+/// What the router cannot be started without: its files and its listeners.
+///
+/// # Errors
+/// What is missing, with a remedy.
+pub(crate) fn open(config: &Config) -> Result<Opened, Stop> {
     tracing::info!(
         policy = config.policy.name(),
         seed = config.seed,
         workers = config.workers.len(),
         "starting"
     );
-    match server::run(config) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => refuse(&error.to_string(), START_ERROR),
+    server::open(config).map_err(Stop::from)
+}
+
+/// Starts the router, and returns when it has ended.
+///
+/// # Errors
+/// It could not start.
+pub(crate) fn start(config: &Config, opened: Opened) -> Result<(), Stop> {
+    server::run(config, opened).map_err(Stop::from)
+}
+
+/// The exit code, and before it what there is to be told.
+pub(crate) fn finish(program: &str, end: Result<(), Stop>) -> ExitCode {
+    end.map_or_else(|stop| self::end(program, &stop), |()| ExitCode::SUCCESS)
+}
+
+/// Tells why nothing is run.
+fn end(program: &str, stop: &Stop) -> ExitCode {
+    match stop {
+        Stop::Show(text) => show(text),
+        Stop::Failed(_) => refuse(program, &stop.message(), START_ERROR),
+        Stop::Wrong(_) | Stop::Flag { .. } => refuse(program, &stop.message(), USAGE_ERROR),
     }
 }
 
-fn refuse(message: &str, code: u8) -> ExitCode {
-    log::write(format!("router: {message}\n").as_bytes());
+/// Where nobody reads it, it has been shown.
+fn show(text: &str) -> ExitCode {
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+fn refuse(program: &str, message: &str, code: u8) -> ExitCode {
+    log::write(format!("{program}: {message}\n").as_bytes());
     ExitCode::from(code)
 }
 
-fn keep_log(directory: &Path) -> Result<(), String> {
-    log::keep_in(directory).map_err(|error| {
-        let remedy = "give a directory that the router may write to";
-        format!("--log-dir: cannot write in `{}`: {error}; {remedy}", directory.display())
-    })
-}
-
-/// `RUST_LOG`, when it is set, replaces the level.
+/// `RUST_LOG`, when it is a filter, replaces the level.
 fn log_to_stderr(level: LogLevel) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.filter()));
+    let given = observe::filter(level, std::env::var_os(RUST_LOG));
+    let filter = given.unwrap_or_else(|_| EnvFilter::new(level.filter()));
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| log::Writer);
     // Where nobody reads the log any more, there is nobody to tell that.
     let subscriber = subscriber.log_internal_errors(false);

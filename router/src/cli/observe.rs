@@ -1,16 +1,21 @@
 //! What the router tells about itself: metrics, logs, headers.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum};
 use http::HeaderName;
+use tracing_subscriber::EnvFilter;
 
 use super::readers::{whole, words};
 use super::stop::Stop;
 use super::traffic::address;
 use crate::config::AccessLog;
 use crate::metrics::DURATION_BUCKETS;
+
+/// The variable whose filter takes the place of `--log-level`.
+pub(super) const RUST_LOG: &str = "RUST_LOG";
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Metrics and logs")]
@@ -85,6 +90,21 @@ impl LogLevel {
             Self::Debug => "debug",
         }
     }
+}
+
+/// Which lines are logged. A filter that `RUST_LOG` gives takes the place of the level.
+///
+/// # Errors
+/// What is given is no filter.
+pub(super) fn filter(level: LogLevel, rust_log: Option<OsString>) -> Result<EnvFilter, String> {
+    let Some(given) = rust_log.filter(|given| !given.is_empty()) else {
+        return Ok(EnvFilter::new(level.filter()));
+    };
+    let text = given.to_string_lossy();
+    EnvFilter::try_new(&text).map_err(|error| {
+        let level = level.filter();
+        format!("RUST_LOG: `{text}` is no filter ({error}), and --log-level {level} holds; write one such as router=debug")
+    })
 }
 
 impl ObserveArgs {

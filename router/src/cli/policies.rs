@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use router_core::POLICIES;
 
+use super::ROUTER;
 use super::policy::{DEFAULT_POLICY, capitalised};
 use super::sections::flag;
 use super::stop::Stop;
@@ -14,11 +15,8 @@ use super::stop::Stop;
 pub(super) fn main(arguments: Vec<OsString>) -> ExitCode {
     let command = clap::Command::new("router policies").about("Lists the policies with their options");
     match command.try_get_matches_from(arguments) {
-        Ok(_) => {
-            print!("{}", list());
-            ExitCode::SUCCESS
-        }
-        Err(error) => super::end(&Stop::from(error)),
+        Ok(_) => super::show(&list()),
+        Err(error) => super::end(ROUTER, &Stop::from(error)),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::readers::{MAX_SECONDS, seconds, whole};
+use super::stop::Stop;
 use crate::config::Shutdown;
 
 #[derive(Debug, Args)]
@@ -41,8 +42,19 @@ impl ProcessArgs {
         self.threads.map_or_else(default, usize::from)
     }
 
-    pub(super) fn shutdown(&self) -> Shutdown {
-        let grace = Duration::from_secs(self.shutdown_grace_period_secs);
-        Shutdown { pause: self.shutdown_pause_secs.min(grace), grace }
+    /// Of a pause that was not `given`, a shorter grace takes what is too much.
+    ///
+    /// # Errors
+    /// A pause in which the grace would end.
+    pub(super) fn shutdown(&self, given: bool) -> Result<Shutdown, Stop> {
+        let (pause, grace) = (self.shutdown_pause_secs, Duration::from_secs(self.shutdown_grace_period_secs));
+        if given && pause > grace {
+            let (pause, grace) = (pause.as_secs_f64(), grace.as_secs());
+            let problem = format!(
+                "{pause} is more than --shutdown-grace-period-secs {grace}, which it is part of; give less"
+            );
+            return Err(Stop::wrong("--shutdown-pause-secs", problem));
+        }
+        Ok(Shutdown { pause: pause.min(grace), grace })
     }
 }

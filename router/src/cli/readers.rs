@@ -18,7 +18,7 @@ pub(super) const NS_PER_SECOND: u64 = 1_000_000_000;
 const MIN_SECONDS: f64 = 0.001;
 
 /// Reads a whole number; both ends of the range belong to it.
-pub(super) fn whole<T>(
+pub(crate) fn whole<T>(
     range: RangeInclusive<T>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
 where

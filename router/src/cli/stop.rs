@@ -1,19 +1,24 @@
 //! Why there is nothing to run.
 
+use std::ffi::OsString;
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::absent;
 use super::given::Origin;
+use crate::server::ServeError;
 
 /// What ends the program before it begins.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// Help or version was asked for.
     Show(String),
-    /// One line about what is wrong.
+    /// One line about what is wrong with the command line, or with what it names.
     Wrong(String),
     /// What is wrong with the value of a flag (with its dashes).
     Flag { flag: String, problem: String },
+    /// One line about why there can be no start now.
+    Failed(String),
 }
 
 impl Stop {
@@ -25,8 +30,17 @@ impl Stop {
     /// What is to be said.
     pub(crate) fn message(&self) -> String {
         match self {
-            Self::Show(text) | Self::Wrong(text) => text.clone(),
+            Self::Show(text) | Self::Wrong(text) | Self::Failed(text) => text.clone(),
             Self::Flag { flag, problem } => format!("{flag}: {problem}"),
+        }
+    }
+
+    /// The same with other names for the flags in it.
+    pub(crate) fn renamed(self, rename: impl Fn(&str) -> String) -> Self {
+        match self {
+            Self::Show(text) => Self::Show(text),
+            Self::Failed(text) => Self::Failed(rename(&text)),
+            wrong => Self::Wrong(rename(&wrong.message())),
         }
     }
 
@@ -36,16 +50,37 @@ impl Stop {
     }
 }
 
+impl Stop {
+    /// What is wrong with a command line. Of options that the gateway has and the router has not, all are told at once.
+    pub(super) fn of_line(error: clap::Error, arguments: &[OsString]) -> Self {
+        let unknown = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+            (ErrorKind::UnknownArgument, Some(ContextValue::String(argument))) => argument.as_str(),
+            _ => return Self::from(error),
+        };
+        if absent::of_gateway([unknown]).is_none() {
+            return Self::from(error);
+        }
+        let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
+        absent::of_gateway(words.iter().map(AsRef::as_ref)).map_or_else(|| Self::from(error), Self::Wrong)
+    }
+}
+
+/// A file that is of no use is a mistake of who named it.
+impl From<ServeError> for Stop {
+    fn from(error: ServeError) -> Self {
+        match error {
+            ServeError::File(_) => Self::Wrong(error.to_string()),
+            ServeError::Listen { .. } | ServeError::Policy(_) | ServeError::Start(_) => {
+                Self::Failed(error.to_string())
+            }
+        }
+    }
+}
+
 impl From<clap::Error> for Stop {
     fn from(error: clap::Error) -> Self {
         if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
             return Self::Show(error.to_string());
-        }
-        if let (ErrorKind::UnknownArgument, Some(ContextValue::String(argument))) =
-            (error.kind(), error.get(ContextKind::InvalidArg))
-            && let Some(message) = absent::of_gateway(argument)
-        {
-            return Self::Wrong(message);
         }
         let text = error.to_string();
         let parts = text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim);

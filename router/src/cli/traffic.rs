@@ -40,6 +40,30 @@ impl TrafficArgs {
     }
 }
 
+/// Whether no two listeners, each under the flag of its port, want the same port of an address.
+///
+/// # Errors
+/// Two of them do.
+pub(super) fn differ<const N: usize>(listeners: [(&'static str, Option<SocketAddr>); N]) -> Result<(), Stop> {
+    let listeners: Vec<_> =
+        listeners.into_iter().filter_map(|(flag, address)| Some((flag, address?))).collect();
+    for (at, (flag, address)) in listeners.iter().enumerate() {
+        if let Some((other, _)) = listeners[..at].iter().find(|(_, known)| meet(*known, *address)) {
+            let port = address.port();
+            return Err(Stop::wrong(flag, format!("{port} is that of {other} too; give each its own")));
+        }
+    }
+    Ok(())
+}
+
+/// All addresses of a machine are its own too, and those of IPv6 are on Linux also all of IPv4.
+fn meet(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers =
+        |all: SocketAddr, one: SocketAddr| all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4());
+    let share = one.ip() == other.ip() || covers(one, other) || covers(other, one);
+    one.port() != 0 && one.port() == other.port() && share
+}
+
 /// The first address that a host has here.
 pub(super) fn address(flag: &'static str, host: &str, port: u16) -> Result<SocketAddr, Stop> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');

@@ -72,7 +72,10 @@ impl WorkerArgs {
 fn workers(given: &[String], file: Vec<FileWorker>) -> Result<Vec<StaticWorker>, Stop> {
     let mut workers: Vec<StaticWorker> = Vec::new();
     for url in words(given) {
-        let address = Address::parse(url).map_err(|error| Stop::wrong(URLS, error))?;
+        let address = Address::parse(url).map_err(|error| match url.contains(',') {
+            true => Stop::wrong(URLS, "there is a comma; write blanks between URLs"),
+            false => Stop::wrong(URLS, error),
+        })?;
         if workers.iter().any(|known| known.address.is_same_worker(&address)) {
             return Err(Stop::wrong(URLS, format!("`{url}` is given twice")));
         }

@@ -7,7 +7,7 @@ use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::command::Template;
-use crate::cli::{self, Stop};
+use crate::cli::{self, Stop, whole};
 
 /// Start workers and the router in front of them in one go, and end them together.
 ///
@@ -29,11 +29,17 @@ struct Args {
         value_name = "N",
         default_value_t = 1,
         visible_aliases = ["data-parallel-size", "dp"],
-        value_parser = clap::value_parser!(u16).range(1..=1024)
+        value_parser = whole(1_u16..=1024)
     )]
     dp_size: u16,
     /// Port of the first worker; each further one gets the next that is free. 0 takes any free ports
-    #[arg(long, value_name = "PORT", default_value_t = 31000, visible_alias = "router-dp-worker-base-port")]
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 31000,
+        visible_alias = "router-dp-worker-base-port",
+        value_parser = whole(0..=u16::MAX)
+    )]
     dp_base_port: u16,
     /// Address that the router listens on [default: 0.0.0.0]
     #[arg(long)]
@@ -42,7 +48,7 @@ struct Args {
     #[arg(long)]
     port: Option<OsString>,
     /// Seconds that workers may take to end after SIGTERM, once the router has ended; then they are killed
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=86400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = whole(0_u64..=86_400))]
     worker_grace_period_secs: u64,
     /// What starts a worker
     #[arg(last = true, value_name = "COMMAND", hide = true)]
@@ -77,6 +83,10 @@ Exit codes:
   2  The command line is wrong
   5  It cannot start: no such command, an address is taken, or the system refuses";
 
+/// For who expects the options of SGLang's launch_server.
+const EXAMPLE: &str =
+    "router launch --dp-size 2 -- python -m sglang.launch_server --model-path MODEL --port {port}";
+
 /// What the router's options have before their names.
 const PREFIX: &str = "--router-";
 
@@ -102,7 +112,6 @@ pub(super) struct Launch {
     pub(super) command: Template,
     /// The router's options, without the prefix.
     router: Vec<OsString>,
-    port: Option<OsString>,
 }
 
 impl Launch {
@@ -126,14 +135,12 @@ impl Launch {
             grace: Duration::from_secs(args.worker_grace_period_secs),
             command: Template::new(args.command).map_err(Stop::Wrong)?,
             router,
-            port: args.port,
         })
     }
 
-    /// The port that no worker may have, if it is known.
-    pub(super) fn router_port(&self) -> Option<u16> {
-        const DEFAULT: u16 = 30000;
-        self.port.as_ref().map_or(Some(DEFAULT), |text| text.to_str()?.parse().ok())
+    /// Stand for the workers' until these are chosen.
+    pub(super) fn planned_ports(&self) -> Vec<u16> {
+        (1..).take(self.workers).collect()
     }
 
     /// Reads the router's options, for workers on these ports.
@@ -144,10 +151,7 @@ impl Launch {
         let urls = ports.iter().map(|port| format!("http://127.0.0.1:{port}").into());
         let args = ["router".into()].into_iter().chain(self.router.iter().cloned());
         let parsed = cli::parse_router_args(args.chain(["--worker-urls".into()]).chain(urls));
-        let mut parsed = parsed.map_err(|stop| match stop {
-            Stop::Show(text) => Stop::Show(text),
-            wrong => Stop::Wrong(with_prefix(&wrong.message())),
-        })?;
+        let mut parsed = parsed.map_err(|stop| stop.renamed(with_prefix))?;
         for warning in &mut parsed.warnings {
             *warning = with_prefix(warning);
         }
@@ -186,18 +190,30 @@ fn bare(option: &str) -> &str {
     option.split('=').next().unwrap_or(option)
 }
 
-/// An option of the router's without its prefix is the likeliest slip.
+/// The likeliest slips: an option of the router's without its prefix, and a command of the workers' without the `--` before
+/// it.
 fn refusal(error: clap::Error) -> Stop {
-    match (error.kind(), error.get(ContextKind::InvalidArg)) {
-        (ErrorKind::UnknownArgument, Some(ContextValue::String(word))) => Stop::Wrong(format!(
-            "{word}: there is no such option; those of the router begin with {PREFIX} here, see --help"
-        )),
-        _ => Stop::from(error),
+    let (ErrorKind::UnknownArgument, Some(ContextValue::String(word))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    else {
+        return Stop::from(error);
+    };
+    let name = bare(word).trim_start_matches("--");
+    if cli::has_option(name) {
+        let routers = format!("{PREFIX}{name}");
+        let elsewhere = ELSEWHERE.iter().find(|(flag, _)| *flag == routers);
+        let remedy = elsewhere.map_or(format!("write {routers}"), |(_, remedy)| (*remedy).to_owned());
+        return Stop::Wrong(format!("{word}: the router's options begin with {PREFIX} here; {remedy}"));
     }
+    let what = if word.starts_with('-') { "there is no such option" } else { "not an option" };
+    Stop::Wrong(format!(
+        "{word}: {what}; the router's begin with {PREFIX}, and what is the workers' stands in their command, at the end: \
+         {EXAMPLE}"
+    ))
 }
 
 /// What the router says, with its options named as they are here.
-fn with_prefix(message: &str) -> String {
+pub(super) fn with_prefix(message: &str) -> String {
     let mut words = message.split("--");
     let mut renamed = words.next().unwrap_or_default().to_owned();
     for word in words {
@@ -250,18 +266,6 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(with_prefix(said), renamed);
-        }
-    }
-
-    #[test]
-    fn no_worker_gets_the_routers_port() {
-        for (given, port) in [
-            ("-- w {port}", Some(30000)),
-            ("--port 0 -- w {port}", Some(0)),
-            ("--port 8080 -- w {port}", Some(8080)),
-            ("--port many -- w {port}", None),
-        ] {
-            assert_eq!(Launch::parse(words(given)).expect(given).router_port(), port, "{given}");
         }
     }
 

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::backoff::Backoff;
 use super::command::Template;
 use super::guard::Guard;
 use super::output;
+use crate::stop;
 
 /// How long what was killed may take to be gone, and its last words to be passed on.
 const LAST_MOMENT: Duration = Duration::from_secs(2);
@@ -217,21 +217,10 @@ impl State {
 fn hurry_on_signal(shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
     let wait = move || {
-        if next_signal().is_ok() {
+        if stop::wait_for_signal().is_ok() {
             shared.state.lock().hurry = true;
             shared.news.notify_all();
         }
     };
     let _ = thread::Builder::new().name("signals".to_owned()).spawn(wait);
-}
-
-fn next_signal() -> std::io::Result<()> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        tokio::select! {
-            _ = terminate.recv() => Ok(()),
-            _ = interrupt.recv() => Ok(()),
-        }
-    })
 }

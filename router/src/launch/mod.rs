@@ -21,7 +21,11 @@ use std::process::ExitCode;
 use self::args::Launch;
 use self::crew::Crew;
 use self::guard::Guard;
-use crate::cli::{self, START_ERROR, Stop, USAGE_ERROR};
+use crate::cli::{self, Stop};
+use crate::config::Config;
+
+/// What messages call the program.
+const PROGRAM: &str = "router launch";
 
 /// Runs a command line; the first argument is what this is called.
 pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
@@ -31,37 +35,24 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     {
         return guard::watch(rest);
     }
-    match Launch::parse(args).and_then(prepare) {
-        Ok((launch, ports, router)) => run(launch, ports, &router),
-        Err(Stop::Show(text)) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
-        Err(wrong) => refuse(&wrong.message(), USAGE_ERROR),
-    }
+    cli::finish(PROGRAM, Launch::parse(args).and_then(run))
 }
 
-/// Chooses the workers' ports and reads the router's options.
-fn prepare(launch: Launch) -> Result<(Launch, Vec<u16>, cli::Parsed), Stop> {
-    let ports = ports::choose(launch.workers, launch.base_port, launch.router_port());
+/// Takes what the router needs first: engines that load for minutes are not to be started in vain. What it listens on is
+/// then taken, so that no worker is told to listen there.
+fn run(launch: Launch) -> Result<(), Stop> {
+    let named = |stop: Stop| stop.renamed(args::with_prefix);
+    let planned = launch.router(&launch.planned_ports())?;
+    cli::begin(&planned).map_err(named)?;
+    let opened = cli::open(&planned.config).map_err(named)?;
+    let ports = ports::choose(launch.workers, launch.base_port);
     let ports = ports.map_err(|problem| Stop::Wrong(format!("--dp-base-port: {problem}")))?;
-    let router = launch.router(&ports)?;
-    Ok((launch, ports, router))
-}
-
-fn run(launch: Launch, ports: Vec<u16>, router: &cli::Parsed) -> ExitCode {
-    if let Err(message) = cli::begin(router) {
-        return refuse(&message, START_ERROR);
-    }
+    let Config { workers, source, .. } = launch.router(&ports)?.config;
+    // What else a file says may have changed meanwhile, and what is taken goes by the plan.
+    let config = Config { workers, source, ..planned.config };
     let guard = Guard::start(launch.grace);
-    match Crew::start(launch.command, ports, launch.grace, guard) {
-        // Until its end, even if that is a panic, the crew is there; then it is ended.
-        Ok(_crew) => cli::start(&router.config),
-        Err(error) => refuse(&error.to_string(), START_ERROR),
-    }
-}
-
-fn refuse(message: &str, code: u8) -> ExitCode {
-    eprintln!("router launch: {message}");
-    ExitCode::from(code)
+    // Until its end, even if that is a panic, the crew is there; then it is ended.
+    let _crew = Crew::start(launch.command, ports, launch.grace, guard)
+        .map_err(|error| Stop::Failed(error.to_string()))?;
+    cli::start(&config, opened).map_err(named)
 }

@@ -1,6 +1,8 @@
 //! What workers say, passed on to standard error line by line, each with the worker's number before it.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read};
+
+use crate::log;
 
 /// A line is passed on in pieces of at most so many bytes.
 const LONGEST_PIECE: usize = 64 << 10;
@@ -12,7 +14,7 @@ pub(super) fn pass_on(index: usize, from: impl Read) {
     let mut piece = Vec::new();
     while let Ok(Some(())) = next(&mut from, &prefix, &mut piece) {
         // Where nobody reads it, it is dropped: the worker must not be held up.
-        let _ = io::stderr().lock().write_all(&piece);
+        log::to_stderr(&piece);
     }
 }
 

@@ -73,17 +73,36 @@ impl Context {
     }
 }
 
+/// What a start may want for: files of certificates and keys that are of use, and its addresses. Clients that come wait.
+pub(crate) struct Opened {
+    runtime: Runtime,
+    upstream_tls: ClientTls,
+    tls: Option<Arc<Credentials>>,
+    listeners: Listeners,
+}
+
+/// Takes what there may be no other of, before anything is begun.
+///
+/// # Errors
+/// [`ServeError`]
+pub(crate) fn open(config: &Config) -> Result<Opened, ServeError> {
+    let runtime = runtime()?;
+    let guard = runtime.enter();
+    let upstream_tls = ClientTls::new(&config.upstream_tls)?;
+    let tls = config.server_tls.as_ref().map(Credentials::load).transpose()?;
+    let listeners = Listeners::open(config)?;
+    drop(guard);
+    Ok(Opened { runtime, upstream_tls, tls, listeners })
+}
+
 /// Runs until a signal ends it.
 ///
 /// # Errors
 /// [`ServeError`] when it cannot begin.
-pub(crate) fn run(config: &Config) -> Result<(), ServeError> {
-    let runtime = runtime()?;
+pub(crate) fn run(config: &Config, opened: Opened) -> Result<(), ServeError> {
+    let Opened { runtime, upstream_tls, tls, listeners } = opened;
     let _guard = runtime.enter();
-    let upstream_tls = ClientTls::new(&config.upstream_tls)?;
-    let tls = config.server_tls.as_ref().map(Credentials::load).transpose()?;
     let shared = Shared::new(config, upstream_tls.clone())?;
-    let listeners = Listeners::open(config)?;
     // Before anybody is told that we are here, and may tell us to go.
     stop::with_signals(shared.stop.clone(), config.shutdown.clone())?;
     if let Some(tls) = &tls {

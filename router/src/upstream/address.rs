@@ -9,6 +9,7 @@ use rustls::pki_types::ServerName;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("worker URL `{url}`: {problem}")]
 pub(crate) struct BadUrl {
+    /// Without what may be a password.
     url: String,
     problem: &'static str,
 }
@@ -38,7 +39,7 @@ impl Address {
     /// # Errors
     /// [`BadUrl`] for any other form.
     pub(crate) fn parse(url: &str) -> Result<Self, BadUrl> {
-        let bad = |problem| BadUrl { url: url.to_owned(), problem };
+        let bad = |problem| BadUrl { url: without_user(url), problem };
         if url.contains('#') {
             return Err(bad("a worker's URL has no fragment; write http://HOST:PORT"));
         }
@@ -56,7 +57,12 @@ impl Address {
             return Err(bad("a worker's URL has neither path nor query; write http://HOST:PORT"));
         }
         let authority = uri.authority().ok_or_else(|| bad("no host"))?;
-        if authority.host().is_empty() || authority.as_str().contains('@') {
+        if authority.as_str().contains('@') {
+            return Err(bad(
+                "a worker's URL has no user or password; write http://HOST:PORT, and give its key apart",
+            ));
+        }
+        if authority.host().is_empty() {
             return Err(bad("write http://HOST:PORT"));
         }
         let given = authority.as_str();
@@ -82,7 +88,7 @@ impl Address {
         if url.contains("://") {
             return Self::parse(url);
         }
-        Self::parse(&format!("http://{url}")).map_err(|bad| BadUrl { url: url.to_owned(), ..bad })
+        Self::parse(&format!("http://{url}")).map_err(|bad| BadUrl { url: without_user(url), ..bad })
     }
 
     /// Whether both are dialled alike, however they are spelled.
@@ -108,6 +114,13 @@ impl Address {
         stream.set_nodelay(true)?;
         Ok(stream)
     }
+}
+
+/// A URL as it was given, but for user and password.
+fn without_user(url: &str) -> String {
+    let Some((before, rest)) = url.rsplit_once('@') else { return url.to_owned() };
+    let scheme = before.find("://").map_or("", |at| &before[..at + 3]);
+    format!("{scheme}…@{rest}")
 }
 
 impl Target {
@@ -179,15 +192,12 @@ mod tests {
             "grpcs://w:1",
             "https://w:0",
             "https://w:1/v1",
-            "https://u:p@w:1",
             "http://",
             "http://w:0",
             "http://w:x",
             "http://w:99999",
             "http://w:",
             "http://w:1/v1",
-            "http://u@w:1",
-            "http://u:p@w:1",
             "http://w:1?q",
             "http://w:1/?q",
             "http://w:1#f",
@@ -204,6 +214,24 @@ mod tests {
         ] {
             let problem = Address::parse(url).expect_err(url).to_string();
             assert!(problem.contains(&format!("`{url}`")), "{problem}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_a_password_is_repeated_nowhere() {
+        for (given, told) in [
+            ("http://u:secret@w:1", "`http://…@w:1`: a worker's URL has no user"),
+            ("https://secret@w:1", "`https://…@w:1`"),
+            ("http://u:secret@w:1@w:1/v1", "`http://…@w:1/v1`"),
+            ("ftp://u:secret@", "`ftp://…@`"),
+            ("u:secret@w", "`…@w`"),
+        ] {
+            for problem in
+                [Address::parse(given).expect_err(given), Address::parse_lenient(given).expect_err(given)]
+            {
+                let problem = problem.to_string();
+                assert!(problem.contains(told) && !problem.contains("secret"), "{problem}");
+            }
         }
     }
 

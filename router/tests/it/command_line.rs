@@ -144,6 +144,27 @@ fn what_is_wrong_as_a_whole_is_named_in_one_line() {
         (&["--admin-host", "no host", "--admin-port", "0"], "--admin-host: `no host` cannot be resolved"),
         (&["--control-plane-api-keys", "a:b:admin"], "--control-plane-api-keys: key 1 is not of the form"),
         (&["--control-plane-api-keys", "a:b:user:k a::admin:l"], "key 2 has the id of one before it"),
+        (
+            &["--shutdown-pause-secs", "200", "--shutdown-grace-period-secs", "180"],
+            "--shutdown-pause-secs: 200 is more than --shutdown-grace-period-secs 180",
+        ),
+        (
+            &["--prometheus-port", "30000"],
+            "--prometheus-port: 30000 is that of --port too; give each its own",
+        ),
+        (&["--admin-port", "29000"], "--prometheus-port: 29000 is that of --admin-port too"),
+        (&["--host", "::", "--admin-port", "30000"], "--admin-port: 30000 is that of --port too"),
+        (&["--host", "127.0.0.1", "--admin-port", "30000"], "--admin-port: 30000 is that of --port too"),
+        (
+            &["--worker-urls", "http://a:1,http://b:2"],
+            "--worker-urls: there is a comma; write blanks between URLs",
+        ),
+        (&["--worker-urls", "http://u:secret@a:1"], "`http://…@a:1`: a worker's URL has no user or password"),
+        (
+            &["--pd-disaggregation", "--prefill", "http://a:1", "--enable-wasm", "--no-such-flag"],
+            "--pd-disaggregation, --prefill: the SGLang gateway has these options",
+        ),
+        (&["--dp-aware", "--enable-wasm"], "--enable-wasm: the SGLang gateway has this option"),
         (&["chekc"], "'check'"),
         (&["--seed", "1", "check"], "'check' comes before all flags"),
         (&["--api-key", "a", "b"], "'b'"),
@@ -168,7 +189,8 @@ fn what_is_allowed_starts_the_router() {
         "--cors-allowed-origins * --control-plane-api-keys a:b:admin:k c::user:l:m --control-plane-audit-enabled",
         "--cors-allowed-origins https://a.example http://[::1]:8080 --max-connections 1 --max-header-bytes 8192",
         "--worker-warmup-secs 0 --worker-warmup-share 0 --worker-startup-timeout-secs 1 --worker-drain-timeout-secs 0",
-        "--shutdown-pause-secs 0.5 --shutdown-grace-period-secs 0 --policy power_of_two --load-metric requests",
+        "--shutdown-grace-period-secs 0 --host 127.0.0.1 --admin-host 127.0.0.1 --admin-port 0",
+        "--shutdown-pause-secs 2 --shutdown-grace-period-secs 2 --policy power_of_two --load-metric requests",
     ] {
         let args: Vec<_> = FREE_PORTS.iter().copied().chain(args.split(' ')).collect();
         let output = run_to_end(&args);

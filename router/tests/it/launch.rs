@@ -1,7 +1,7 @@
 //! `router launch`: workers that are started with the router, kept running, and ended with it.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -14,6 +14,9 @@ use crate::common::{Client, Log, Worker, wait_for, wait_until};
 
 /// Makes [`worker_process`] a worker: a file, at whose appearance its streams go on.
 const GO: &str = "ROUTER_TEST_LAUNCHED";
+
+/// Makes [`simworker_process`] a simulated engine on this port.
+const PORT: &str = "ROUTER_TEST_SIMWORKER";
 
 /// Two processes in one group that only SIGKILL ends, and that do not care about their input; `$1` is where they tell of
 /// themselves.
@@ -40,6 +43,15 @@ fn worker_process() {
     });
     let mut input = std::io::stdin().lock();
     while input.read(&mut [0; 64]).is_ok_and(|length| length > 0) {}
+}
+
+/// Runs in the processes that another test starts: the `simworker` program, with flags of SGLang's.
+#[test]
+fn simworker_process() {
+    let Ok(port) = std::env::var(PORT) else { return };
+    let args = "simworker --model-path org/mock --served-model-name mock --tp-size 2 --speed 50 --port";
+    let code = simworker::cli::main(args.split(' ').chain([port.as_str()]).map(Into::into));
+    assert_eq!(code, std::process::ExitCode::SUCCESS);
 }
 
 /// This program as a worker.
@@ -72,9 +84,15 @@ struct Launched {
 
 impl Launched {
     fn start(args: &[&str], command: impl FnOnce(&Path) -> Vec<String>) -> Self {
+        let free_ports = ["--host", "127.0.0.1", "--port", "0", "--router-prometheus-port", "0"];
+        Self::start_bare(&[&free_ports, args].concat(), command)
+    }
+
+    /// Where its listeners are is told by `args`.
+    fn start_bare(args: &[&str], command: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let mut process = Command::new(env!("CARGO_BIN_EXE_router"))
-            .args(["launch", "--host", "127.0.0.1", "--port", "0", "--router-prometheus-port", "0"])
+            .arg("launch")
             .args(["--router-policy", "round_robin", "--router-health-check-interval-secs", "1"])
             .args(args)
             .arg("--")
@@ -175,6 +193,60 @@ fn workers_get_ports_that_are_free_and_requests() {
     assert_eq!(answering.keys().copied().collect::<Vec<_>>(), [base, base + 2, base + 3]);
     let passed_on = |line: &String| line == "[worker 2] running 1 test\n";
     wait_until("the workers' words", || launched.log.lines().iter().any(passed_on));
+}
+
+#[test]
+fn no_worker_gets_a_port_of_the_routers_own() {
+    let base = base_port();
+    let port = |above: u16| (base + above).to_string();
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    writeln!(file, "host = \"127.0.0.1\"\nport = {}\nprometheus_port = {}", port(0), port(2))
+        .expect("written");
+    let config = file.path().to_str().expect("UTF-8");
+    let args = ["--router-config", config, "--router-admin-port", &port(1), "--dp-base-port", &port(0)];
+    let launched = Launched::start_bare(&args, |_| serving());
+    assert_eq!(launched.answering(1).into_keys().collect::<Vec<_>>(), [base + 3]);
+}
+
+#[test]
+fn simulated_engines_are_launched_and_learnt_about() {
+    let base = base_port().to_string();
+    let mut launched = Launched::start(&["--dp-size", "2", "--dp-base-port", &base], |_| {
+        let program = std::env::current_exe().expect("a path");
+        let port = format!("{PORT}={{port}}");
+        let words = [
+            "env",
+            &port,
+            program.to_str().expect("UTF-8"),
+            "launch::simworker_process",
+            "--exact",
+            "--nocapture",
+        ];
+        words.map(str::to_owned).to_vec()
+    });
+    let workers = wait_for("both to be ready", || {
+        let list = Client::get(&launched.address, "/workers").json();
+        let workers = list["workers"].as_array().expect("a list").clone();
+        workers
+            .iter()
+            .all(|worker| worker["state"] == "ready" && worker["model_id"] == "mock")
+            .then_some(workers)
+    });
+    assert_eq!(workers.len(), 2);
+    let body = br#"{"model":"mock","prompt":"one two three","max_tokens":4}"#;
+    for _ in 0..4 {
+        let answer = Client::connect(&launched.address).post("/v1/completions", "", body);
+        assert_eq!((answer.status(), &answer.json()["usage"]["completion_tokens"]), (200, &4.into()));
+    }
+    for worker in &workers {
+        let url = worker["url"].as_str().expect("a URL").trim_start_matches("http://");
+        let page = Client::get(url, "/metrics").text();
+        let line =
+            page.lines().find(|line| line.starts_with("sglang:generation_tokens_total")).expect("a count");
+        assert!(line.ends_with(" 8") || line.ends_with(" 8.0"), "two requests of the four: {line}");
+    }
+    launched.signal(Signal::TERM);
+    assert_eq!(launched.wait().code(), Some(0));
 }
 
 #[test]
@@ -291,25 +363,65 @@ fn what_cannot_start_leaves_nothing_behind() {
     let pids = directory.path().join("pids");
     let command = stubborn(&pids);
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
-    let args =
-        ["--host", "127.0.0.1", "--port", &port, "--dp-base-port", &base, "--router-prometheus-port", "0"];
-    let (code, said) = refused(&[&args[..], &["--worker-grace-period-secs", "0"]].concat(), &command);
-    assert_eq!(code, Some(5), "{said}");
-    assert!(said.contains("cannot listen on"), "{said}");
-    // It may have been ended before it said anything.
-    let told = std::fs::read_to_string(&pids).unwrap_or_default();
-    wait_until_gone(told.lines().map(|line| line.parse().expect("a process id")));
+    let logs = directory.path().join("logs");
+    let logs = logs.to_str().expect("UTF-8");
+    let certificate = ["--router-tls-cert-path", "/no/such", "--router-tls-key-path", "/no/such"];
+    for (args, words) in [
+        (
+            &["--port", &port, "--router-prometheus-port", "0"][..],
+            &["cannot listen on", "another --port"][..],
+        ),
+        (
+            &["--port", "0", "--router-prometheus-port", &port, "--router-log-dir", logs],
+            &["cannot listen on", "another --router-prometheus-port"],
+        ),
+        (&[&certificate[..], &["--port", "0"]].concat(), &["--router-tls-cert-path /no/such"]),
+    ] {
+        let hosts = ["--host", "127.0.0.1", "--router-prometheus-host", "127.0.0.1", "--dp-base-port", &base];
+        let (code, said) = refused(&[&hosts[..], args].concat(), &command);
+        assert_eq!(code, Some(5), "{said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+        assert!(!pids.exists(), "a worker that loads for minutes was started in vain: {said}");
+    }
+    let kept = std::fs::read_dir(logs).expect("a directory").next().expect("a file").expect("a file");
+    let kept = std::fs::read_to_string(kept.path()).expect("text");
+    assert!(kept.contains("router launch: cannot listen on"), "{kept}");
+}
+
+#[test]
+fn a_refusal_that_nobody_reads_has_the_same_exit_code() {
+    for args in [
+        &["launch", "--no-such-flag"][..],
+        &["launch", "--help"],
+        &["check", "--model-path", "m"],
+        &["check", "--no-such-flag"],
+        &["policies"],
+    ] {
+        let code = |output: fn() -> Stdio| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_router"));
+            let status =
+                command.args(args).stdout(output()).stderr(output()).status().expect("the router's binary");
+            status.code()
+        };
+        let nobody = || {
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            drop(reader);
+            writer.into()
+        };
+        assert_eq!(code(nobody), code(Stdio::null), "{args:?}");
+    }
 }
 
 #[test]
 fn wrong_command_lines_are_refused_by_the_name_that_was_given() {
     let serve: &[&str] = &["serve", "{port}"];
     let cases: &[(&[&str], &[&str], &[&str])] = &[
-        (&["--dp-size", "0"], serve, &["--dp-size"]),
+        (&["--dp-size", "0"], serve, &["--dp-size", "a whole number from 1 to 1024"]),
         (&["--dp-base-port", "65535", "--dp-size", "2"], serve, &["--dp-base-port", "2 are needed"]),
-        (&["--router-dp-worker-base-port", "70000"], serve, &["70000"]),
-        (&["--worker-grace-period-secs", "-1"], serve, &["-1"]),
-        (&["--policy", "random"], serve, &["--policy", "--router-"]),
+        (&["--router-dp-worker-base-port", "70000"], serve, &["70000", "from 0 to 65535"]),
+        (&["--worker-grace-period-secs", "x"], serve, &["a whole number from 0 to 86400"]),
+        (&["--policy", "random"], serve, &["--policy: ", "write --router-policy"]),
+        (&["--policy=random"], serve, &["write --router-policy"]),
         (&["--router-policy", "no_such_policy"], serve, &["--router-policy", "cache_aware"]),
         (&["--router-no-such-option", "1"], serve, &["--router-no-such-option"]),
         (&["--router-retry-max-backoff-ms", "1"], serve, &["--router-retry-initial-backoff-ms"]),
@@ -317,7 +429,14 @@ fn wrong_command_lines_are_refused_by_the_name_that_was_given() {
         (&["--router-worker-urls", "http://w:1"], serve, &["--router-worker-urls", "are started"]),
         (&["--port", "many"], serve, &["--port", "from 0 to 65535"]),
         (&["--host", "no host"], serve, &["--host", "IP address"]),
-        (&["stray"], serve, &["stray"]),
+        (&["stray"], serve, &["stray", "at the end: router launch"]),
+        (
+            &["--model-path", "m"],
+            serve,
+            &["--model-path: there is no such option", "-- python -m sglang.launch_server"],
+        ),
+        (&["--model-path=m"], serve, &["at the end: router launch"]),
+        (&["--worker-urls", "http://w:1"], serve, &["--worker-urls", "are started"]),
         (&[], &[], &["-- COMMAND"]),
         (&[], &["serve"], &["`serve`", "{port}"]),
     ];

@@ -308,10 +308,11 @@ fn files_of_no_use_are_named_at_the_start() {
         let ports = ["--port", "0", "--prometheus-port", "0"];
         let output = run_to_end(&[&ports[..], &args(&flags)].concat());
         let said = String::from_utf8(output.stderr).expect("UTF-8");
-        assert_eq!(output.status.code(), Some(5), "{said}");
+        assert_eq!(output.status.code(), Some(2), "{said}");
         for part in [flag, file, remedy] {
             assert!(said.contains(part), "{part} in {said}");
         }
+        crate::config::assert_checked(&args(&flags), said.lines().last().expect("a line"));
     }
 }
 

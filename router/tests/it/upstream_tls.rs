@@ -236,9 +236,10 @@ fn files_of_no_use_are_refused_at_the_start() {
         );
         let said = String::from_utf8(output.stderr).expect("text");
         let line = said.lines().last().unwrap_or_default();
-        assert_eq!(output.status.code(), Some(5), "{args:?}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
         assert!(line.contains(text(file)) && line.contains(remedy), "{args:?}: {line}");
         assert!(line.contains(args[0]) || line.contains(args[2]), "{args:?}: {line}");
+        crate::config::assert_checked(&args, line);
     }
     for (half, whole) in
         [("--client-cert-path", "--client-key-path"), ("--client-key-path", "--client-cert-path")]

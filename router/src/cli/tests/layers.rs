@@ -144,6 +144,11 @@ const WRONG: &[(&str, &str)] = &[
     ("model_path = \"m\"", "1: `model_path` has no effect here: "),
     ("dp_aware = true", "1: --dp-aware: the SGLang gateway has this option"),
     ("config = \"other\"", "1: `config` is no key"),
+    ("[traffic]\nprot = 1", "2: `prot` is no key of [traffic] (did you mean `port`?)"),
+    ("[policy]\npolicy = \"random\"", "2: `policy` is called `name` in its section"),
+    ("[fleet]\nworker_urls = [\"http://a:1,http://b:1\"]", "2: --worker-urls: there is a comma"),
+    ("shutdown_pause_secs = 9\nshutdown_grace_period_secs = 5", "1: --shutdown-pause-secs: 9 is more than"),
+    ("prometheus_port = 30000", "1: --prometheus-port: 30000 is that of --port too"),
     ("name = \"random\"", "1: `name` belongs in the section [policy]"),
     ("[policy]\nname = \"randm\"", "2: invalid value 'randm' for '--policy <POLICY>'"),
     (

@@ -50,6 +50,15 @@ impl Router {
         (router, log)
     }
 
+    /// Starts it and reads nothing of what it logs.
+    pub(crate) fn start_unheard(workers: &[String], args: &[&str]) -> (Self, ChildStderr) {
+        let mut command = command();
+        command.stderr(Stdio::piped());
+        let mut router = Self::start_by(command, workers, args);
+        let stderr = router.child.stderr.take().expect("piped");
+        (router, stderr)
+    }
+
     fn start_by(mut command: Command, workers: &[String], args: &[&str]) -> Self {
         // Without workers there is no flag either: it would take the place of what a file says.
         let flag = (!workers.is_empty()).then_some("--worker-urls");
@@ -185,7 +194,13 @@ fn command() -> Command {
 
 /// Runs the router with a command line that must end it by itself.
 pub(crate) fn run_to_end(args: &[&str]) -> Output {
+    run_with(&[], args)
+}
+
+/// The same with these variables.
+pub(crate) fn run_with(variables: &[(&str, &str)], args: &[&str]) -> Output {
     let mut child = command()
+        .envs(variables.iter().copied())
         .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

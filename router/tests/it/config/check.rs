@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use super::{checked, said};
+use super::{assert_checked, checked, said};
 use crate::common::process::run_to_end;
 use crate::common::{Router, Worker};
 
@@ -139,6 +139,25 @@ fn a_directory_that_cannot_be_written_is_a_clear_error() {
     let file = file("");
     let path = file.path().join("logs");
     let path = path.to_str().expect("a path");
-    let message = said(&run_to_end(&["--log-dir", path]), 5, &path);
+    let message = said(&run_to_end(&["--log-dir", path]), 2, &path);
     assert!(message.contains("--log-dir: cannot write in") && message.contains(path), "{message}");
+    assert_checked(&["--log-dir", path], message.trim_end());
+}
+
+#[test]
+fn check_tells_of_every_file_and_changes_none() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let missing = directory.path().join("missing.pem");
+    let missing = missing.to_str().expect("a path");
+    let logs = directory.path().join("a/b");
+    let logs = ["--log-dir", logs.to_str().expect("a path")];
+    checked(&logs, 0);
+    let files = ["--tls-cert-path", missing, "--tls-key-path", missing, "--ca-cert-paths", missing];
+    let said = checked(&[&logs[..], &files].concat(), 2);
+    let lines: Vec<_> = said.lines().filter(|line| !line.contains("warning")).collect();
+    let begins =
+        ["router: --tls-cert-path", "router: --ca-cert-paths"].map(|begin| format!("{begin} {missing}: "));
+    assert_eq!(lines.len(), begins.len(), "{said}");
+    assert!(lines.iter().zip(&begins).all(|(line, begin)| line.starts_with(begin)), "{said}");
+    assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0);
 }

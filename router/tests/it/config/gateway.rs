@@ -1,8 +1,11 @@
 //! Every flag of SGLang's gateway (`python -m sglang_router.launch_router`, sglang_router 0.3.2) is taken, or refused by
 //! its name.
 
+use std::path::Path;
+
 use super::checked;
 use crate::common::Router;
+use crate::common::tls::{Authority, Identity};
 
 /// Flags that do what they say, with a value that the gateway takes.
 const TAKEN: &[(&str, &str)] = &[
@@ -49,7 +52,6 @@ const TAKEN: &[(&str, &str)] = &[
     ("health-check-endpoint", "/health"),
     ("disable-health-check", ""),
     ("backend", "sglang"),
-    ("ca-cert-paths", "ca.pem"),
     ("api-key", "k"),
     ("control-plane-api-keys", "id:name:admin:key"),
     ("control-plane-audit-enabled", ""),
@@ -58,9 +60,14 @@ const TAKEN: &[(&str, &str)] = &[
     ("prefix-hash-load-factor", "1.25"),
 ];
 
-/// Of no use alone.
-const PAIRS: &[[&str; 2]] =
-    &[["--client-cert-path", "--client-key-path"], ["--tls-cert-path", "--tls-key-path"]];
+/// Flags that name a file, and whether it is one of a key.
+const FILES: &[(&str, bool)] = &[
+    ("--client-cert-path", false),
+    ("--client-key-path", true),
+    ("--tls-cert-path", false),
+    ("--tls-key-path", true),
+    ("--ca-cert-paths", false),
+];
 
 /// Flags that are taken and change nothing, with a value that the gateway takes.
 pub(crate) const WITHOUT_EFFECT: &[(&str, &str)] = &[
@@ -150,8 +157,13 @@ fn every_flag_that_does_something_is_taken_alone_and_with_all_others() {
     for (name, value) in TAKEN {
         check(&typed(name, value), 0);
     }
-    let pairs = PAIRS.concat().into_iter().flat_map(|flag| [flag.to_owned(), "file.pem".to_owned()]);
-    check(&all(TAKEN).into_iter().chain(pairs).collect::<Vec<_>>(), 0);
+    let authority = Authority::new("test authority");
+    let Identity { certificate, key } = authority.identity("localhost");
+    let path = |path: &Path| path.to_str().expect("a path").to_owned();
+    let flags = FILES
+        .iter()
+        .flat_map(|(flag, is_key)| [(*flag).to_owned(), path(if *is_key { &key } else { &certificate })]);
+    check(&all(TAKEN).into_iter().chain(flags).collect::<Vec<_>>(), 0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod check;
 mod gateway;
+mod log;
 
 pub(crate) use gateway::WITHOUT_EFFECT;
 
@@ -15,6 +16,14 @@ fn said(output: &Output, code: i32, of: &dyn std::fmt::Debug) -> String {
     assert_eq!(output.status.code(), Some(code), "{of:?}: {said}");
     assert!(!said.contains("panicked"), "{of:?}: {said}");
     said
+}
+
+/// That `router check` refuses these flags with this line, and prints no configuration.
+pub(crate) fn assert_checked(args: &[&str], line: &str) {
+    let output = run_to_end(&[&["check"], args].concat());
+    let said = said(&output, 2, &args);
+    assert!(said.lines().any(|told| told == line), "{args:?}: {line:?} is not in {said}");
+    assert!(output.stdout.is_empty(), "{args:?}");
 }
 
 /// What `router check` says of these flags.
