@@ -37,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) threads: usize,
     pub(crate) settings: Settings,
     pub(crate) load_poll_interval: Duration,
+    /// How often workers are asked what they are.
+    pub(crate) info_interval: Duration,
     pub(crate) health: Option<HealthConfig>,
     /// `None`: workers have no breakers.
     pub(crate) breaker: Option<BreakerConfig>,

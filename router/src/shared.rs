@@ -55,6 +55,8 @@ pub(crate) struct Rounds {
     /// `None`: they are taken for healthy.
     pub(crate) health: Option<HealthConfig>,
     pub(crate) load_poll_interval: Duration,
+    /// How often workers are asked what they are.
+    pub(crate) info_interval: Duration,
     /// How long a worker may take to be there.
     pub(crate) startup_timeout: Duration,
 }
@@ -93,6 +95,7 @@ impl Shared {
             rounds: Rounds {
                 health: config.health.clone(),
                 load_poll_interval: config.load_poll_interval,
+                info_interval: config.info_interval,
                 startup_timeout: config.startup_timeout,
             },
             gate: Gate::new(clock, &settings.admission),

@@ -171,6 +171,7 @@ fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result
         threads: process.threads(),
         settings,
         load_poll_interval: workers.load_poll_interval,
+        info_interval: workers.info_interval,
         health: args.health.resolve(),
         breaker: args.breaker.resolve(),
         shutdown,

@@ -36,6 +36,9 @@ pub(super) struct WorkerArgs {
     /// Seconds between two load polls of a worker, under policies that use them
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds(0.01..=3600.0))]
     load_poll_interval_secs: Duration,
+    /// Seconds between two questions to a worker for what it is: model, sizes, whether it was started anew
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds(0.01..=3600.0))]
+    worker_info_interval_secs: Duration,
 }
 
 /// What the flags mean.
@@ -46,6 +49,7 @@ pub(super) struct Workers {
     pub(super) drain_timeout: Duration,
     pub(super) warm_up: Option<WarmUp>,
     pub(super) load_poll_interval: Duration,
+    pub(super) info_interval: Duration,
 }
 
 impl WorkerArgs {
@@ -64,6 +68,7 @@ impl WorkerArgs {
             drain_timeout: Duration::from_secs(self.worker_drain_timeout_secs),
             warm_up: (duration_ns > 0).then_some(WarmUp { duration_ns, share: self.worker_warmup_share }),
             load_poll_interval: self.load_poll_interval_secs,
+            info_interval: self.worker_info_interval_secs,
         })
     }
 }

@@ -19,12 +19,13 @@ const MODELS: &str = "/v1/models";
 const SERVER_INFO: [&str; 2] = ["/server_info", "/get_server_info"];
 const MODEL_INFO: [&str; 2] = ["/model_info", "/get_model_info"];
 
+/// What is another one after each start, by any of these names; SGLang's is `startup_time`.
+const INSTANCE: &[&str] = &["instance_id", "startup_time", "start_time", "started_at"];
+
 /// For each thing that is asked.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A worker may come back as another one behind the same address.
-const RENEWAL: Duration = Duration::from_secs(30);
-/// Before the first answer the questions are repeated sooner.
+/// Before the first answer, and while requests fail, the questions are repeated sooner; but not sooner than so.
 const REPETITION: Duration = Duration::from_secs(1);
 
 /// The form of OpenAI's list, as far as it is looked at.
@@ -57,12 +58,21 @@ impl Said {
     }
 }
 
-/// Asks one worker for ever, at once at first unless it `is_known`. What it does not say stays as it was known.
+/// Asks one worker for ever, at once at first unless it `is_known`: it may come back as another one behind the same
+/// address. What it does not say stays as it was known.
 pub(super) async fn watch(shared: &Arc<Shared>, member: &Member, is_known: bool) {
-    let mut pause = if is_known { RENEWAL } else { Duration::ZERO };
+    let interval = shared.rounds.info_interval;
+    let repetition = REPETITION.min(interval);
+    let mut pause = if is_known { interval } else { Duration::ZERO };
     loop {
-        tokio::time::sleep(pause).await;
-        pause = if once(shared, member).await.is_answer() { RENEWAL } else { REPETITION };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // What lost a request may have been the end of its process.
+            _ = member.lost.next() => {}
+        }
+        let is_answered = once(shared, member).await.is_answer();
+        tokio::time::sleep(repetition).await;
+        pause = if is_answered { interval - repetition } else { Duration::ZERO };
     }
 }
 
@@ -156,7 +166,7 @@ fn facts(models: Option<&[u8]>, server: &Map<String, Value>, model: &Map<String,
         page_size: number("page_size"),
         token_capacity: number("max_total_num_tokens").or_else(|| number("max_total_tokens")),
         version: one_of(&["version"]),
-        instance: one_of(&["instance_id", "start_time", "started_at"]),
+        instance: one_of(INSTANCE),
     }
 }
 
@@ -187,7 +197,7 @@ mod tests {
     fn what_is_not_said_is_not_made_up() {
         assert_eq!(facts(None, &Map::new(), &Map::new()), Facts::default());
         let server = object(
-            r#"{"served_model_name":"m","dp_size":2,"page_size":"x","max_total_num_tokens":9,"start_time":1.5,
+            r#"{"served_model_name":"m","dp_size":2,"page_size":"x","max_total_num_tokens":9,"startup_time":1.5,
                 "disaggregation_mode":"null","version":"0.5"}"#,
         );
         let found = facts(None, &server, &object(r#"{"model_path":"/m"}"#));

@@ -25,15 +25,7 @@ pub(super) fn begin(shared: &Arc<Shared>, member: &Arc<Member>) {
 async fn live(shared: Arc<Shared>, member: Arc<Member>, newcomer: Newcomer) {
     let rounds = &shared.rounds;
     let health = rounds.health.as_ref().filter(|_| member.terms().health_check);
-    let described = match health {
-        Some(health) => match come(&shared, &member, health, newcomer).await {
-            Some(described) => described,
-            None => return,
-        },
-        // Nobody can say when it is there, so it is there.
-        None if join(&shared, &member) => false,
-        None => return,
-    };
+    let Some(described) = arrive(&shared, &member, health, newcomer).await else { return };
     let watch_health = async {
         if let Some(health) = health {
             health::watch(&shared, &member, health).await;
@@ -44,6 +36,21 @@ async fn live(shared: Arc<Shared>, member: Arc<Member>, newcomer: Newcomer) {
         loads::watch(&shared, &member, rounds.load_poll_interval),
         describe::watch(&shared, &member, described),
     );
+}
+
+/// Until a worker is there; whether it has said what it is. Nothing if it did not come in time, or was sent away. Whatever
+/// comes of it, nobody waits for it as for a newcomer afterwards.
+async fn arrive(
+    shared: &Arc<Shared>,
+    member: &Member,
+    health: Option<&HealthConfig>,
+    newcomer: Newcomer,
+) -> Option<bool> {
+    match health {
+        Some(health) => come(shared, member, health, newcomer).await,
+        // Nobody can say when it is there, so it is there.
+        None => join(shared, member).then_some(false),
+    }
 }
 
 /// Probes a worker until it is there; whether it has said what it is. Nothing if it did not come in time.

@@ -28,6 +28,8 @@ pub(crate) struct Member {
     pub(crate) address: Address,
     /// Requests that found nobody there, for the health probes.
     pub(crate) unreachable: Sightings,
+    /// Requests that failed there, or got no answer: reason to ask whether it is still the same one.
+    pub(crate) lost: Sightings,
     pub(crate) metrics: Arc<WorkerMetrics>,
     pub(crate) idle: IdleConnections,
     pub(crate) since: Instant,
@@ -100,6 +102,7 @@ impl Member {
             identity: Identity::of(&address),
             address,
             unreachable: Sightings::default(),
+            lost: Sightings::default(),
             metrics: Arc::default(),
             idle: IdleConnections::new(pools),
             since: Instant::now(),

@@ -43,6 +43,9 @@ impl Lease {
     /// The request is over as far as the worker is concerned. What is said after the first time counts for nothing.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
         if std::mem::take(&mut self.open) {
+            if outcome == Outcome::Failed {
+                self.member.lost.note();
+            }
             let now_ns = self.now_ns();
             let finished = self.shared.books.lock().router.finish(now_ns, self.id, outcome);
             if let Some(change) = finished.breaker {

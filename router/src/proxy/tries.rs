@@ -176,6 +176,7 @@ impl Errand<'_> {
                 Ok(Answered { member, connection, response, lease })
             }
             Err(failure) => {
+                member.lost.note();
                 if failure.is_nobody_there() {
                     member.unreachable.note();
                 }

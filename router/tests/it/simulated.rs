@@ -252,6 +252,33 @@ fn a_worker_that_was_started_anew_is_believed_to_hold_nothing() {
     }
 }
 
+// Health is as by default, so that no probe comes near: a process that is back at once is found by what it says.
+#[test]
+fn a_worker_that_is_back_at_once_is_believed_to_hold_nothing() {
+    let text = "a prompt that is long enough to be remembered ".repeat(40);
+    let body = |stream: bool, tokens: u32| {
+        format!(r#"{{"model":"mock","prompt":"{text}","max_tokens":{tokens},"stream":{stream}}}"#)
+    };
+    // A stream that is broken by it makes the router ask; where nothing runs it asks by itself.
+    for (is_busy, args) in [(true, &[][..]), (false, &["--worker-info-interval-secs", "0.2"])] {
+        let fleet = Fleet::start(1, Mode::Engine, if is_busy { 1.0 } else { SPEED }, &[]);
+        let router = fleet.router(&[&["--policy", "cache_aware", "--decision-headers"], args].concat());
+        let predicted = || {
+            let answer = router.post(COMPLETIONS, body(false, 4).as_bytes());
+            (answer.status() == 200).then(|| number(&answer, "x-router-predicted-tokens"))
+        };
+        assert_eq!(predicted(), Some(0));
+        let mut client = router.client();
+        if is_busy {
+            client.send_post(COMPLETIONS, JSON, body(true, 4000).as_bytes());
+            assert_eq!(client.reader.head().expect("a head").expect("not the end").status(), 200);
+        }
+        assert!(predicted() > Some(0), "busy: {is_busy}");
+        fleet.control("POST", "/workers/0/restart", "");
+        wait_until("its cache to be taken for empty", || predicted() == Some(0));
+    }
+}
+
 /// The fleet's shares of requests that all run at once.
 fn shares(fleet: &Fleet, router: &Router, requests: usize) -> Vec<usize> {
     // Long prompts, so that a worker's requests weigh alike however fast it is with their output.

@@ -10,9 +10,12 @@ use crate::common::{Conn, Latch, Message, Worker};
 /// The body of an answer that waits for the latch.
 pub(super) const HOLD: &str = "hold";
 
+/// A prompt whose connection is closed without an answer.
+const LOSE: &str = "lose";
+
 /// A scripted engine. Unless told otherwise it is well and says nothing of itself; requests are answered, as a stream
 /// of two events where they want one. A prompt with the word `hold` is answered, or its stream goes on, when the latch
-/// lets it.
+/// lets it; one with the word `lose` is not answered.
 pub(super) struct Engine {
     pub(super) worker: Worker,
     pub(super) go: Latch,
@@ -88,8 +91,7 @@ fn serve(conn: &mut Conn, request: &Message, script: &Script, go: &Latch) -> boo
     let path = request.first.split(' ').nth(1).expect("a path").to_owned();
     *script.asked.lock().expect("not poisoned").entry(path.clone()).or_default() += 1;
     if request.first.starts_with("POST ") {
-        answer(conn, request, go);
-        return true;
+        return answer(conn, request, go);
     }
     let default = if path == "/health" { "200 OK" } else { "404 Not Found" };
     let told = script.answers.lock().expect("not poisoned").get(path.as_str()).cloned();
@@ -105,15 +107,19 @@ fn serve(conn: &mut Conn, request: &Message, script: &Script, go: &Latch) -> boo
     }
 }
 
-fn answer(conn: &mut Conn, request: &Message, go: &Latch) {
+/// Whether the connection is kept.
+fn answer(conn: &mut Conn, request: &Message, go: &Latch) -> bool {
     let body = request.text();
+    if body.contains(LOSE) {
+        return false;
+    }
     let is_held = body.contains(HOLD);
     if !body.contains("\"stream\":true") {
         if is_held {
             go.wait();
         }
         conn.answer("200 OK", "Content-Type: application/json\r\n", b"{}");
-        return;
+        return true;
     }
     conn.begin_stream();
     conn.chunk(b"data: {}\n\n");
@@ -122,4 +128,5 @@ fn answer(conn: &mut Conn, request: &Message, go: &Latch) {
     }
     conn.chunk(b"data: [DONE]\n\n");
     conn.end_stream();
+    true
 }

@@ -140,3 +140,19 @@ fn a_worker_that_has_failed_can_be_removed() {
     remove(&router, &id);
     wait_until("it to be gone", || listed(&router).is_empty());
 }
+
+#[test]
+fn nobody_waits_for_a_worker_that_is_not_probed() {
+    // Well, but of another model than is asked for: a request that waited for news would wait for ever.
+    let engines = [Engine::start(), Engine::start()];
+    let ask = r#"{"model":"other","text":"hello"}"#.as_bytes();
+    let of = |engine: &Engine, model: &str, is_probed: bool| json!({"url": engine.url(), "model_id": model, "disable_health_check": !is_probed});
+    for (args, is_probed) in [(&["--disable-health-check"][..], true), (&[], false)] {
+        let router = router(&[args, &["--request-timeout-secs", "60"]].concat());
+        for (engine, model) in engines.iter().zip(["a", "b"]) {
+            let id = add_as(&router, &of(engine, model, is_probed));
+            wait_until("the worker to be ready", || state(&router, &id) == "ready");
+        }
+        router.post("/generate", ask).assert_refused(404, "model_not_found");
+    }
+}

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Engine, add_ready, prompt, router, shown};
+use super::{Engine, add_ready, call, prompt, router, shown};
 use crate::common::{Router, wait_until};
 
 const POLICY: [&str; 4] = ["--policy", "cache_aware", "--decision-headers", "--disable-retries"];
@@ -35,7 +35,7 @@ enum Start {
 fn describe(engine: &Engine, start: Start) {
     let told = match start {
         Start::Named(name) => json!({"dp_size": 2, "instance_id": name}),
-        Start::At(time) => json!({"dp_size": 2, "start_time": time}),
+        Start::At(time) => json!({"dp_size": 2, "startup_time": time}),
         Start::Unnamed => json!({"dp_size": 2}),
         Start::Unsaid => return engine.say("/server_info", "503 Service Unavailable", ""),
     };
@@ -133,21 +133,39 @@ fn a_request_that_finds_nobody_makes_the_router_ask_who_comes_next() {
 /// A worker that does not tell its models is asked again every second.
 const ALWAYS_ASKED: (&str, &str) = ("/v1/models", "");
 
+/// A worker that tells everything is asked again after this.
+const OFTEN: [&str; 2] = ["--worker-info-interval-secs", "0.2"];
+
 #[test]
 fn a_restart_that_nobody_noticed_is_found_by_what_the_worker_says_of_itself() {
-    let (engine, router, _) = {
+    for tells_models in [true, false] {
         let engine = Engine::start();
-        engine.say(ALWAYS_ASKED.0, ALWAYS_ASKED.1, "");
+        if !tells_models {
+            engine.say(ALWAYS_ASKED.0, ALWAYS_ASKED.1, "");
+        }
         describe(&engine, Start::At(1.0));
-        let router = router(&POLICY);
-        let id = add_ready(&router, &engine.url());
-        (engine, router, id)
-    };
-    predicted(&router);
-    let asked = engine.asked("/server_info");
-    wait_until("it to be asked again", || engine.asked("/server_info") > asked + 1);
-    assert!(predicted(&router) > Some(0), "the same one, so its cache is believed in");
+        let args: &[&str] = if tells_models { &OFTEN } else { &[] };
+        let router = router(&[&POLICY, args].concat());
+        add_ready(&router, &engine.url());
+        predicted(&router);
+        let asked = engine.asked("/server_info");
+        wait_until("it to be asked again", || engine.asked("/server_info") > asked + 1);
+        assert!(predicted(&router) > Some(0), "the same one, so its cache is believed in");
+        describe(&engine, Start::At(2.0));
+        wait_until("its cache to be taken for empty", || predicted(&router) == Some(0));
+        assert!(predicted(&router) > Some(0), "and it fills again");
+    }
+}
+
+#[test]
+fn a_request_that_is_lost_makes_the_router_ask_whether_it_is_still_the_same() {
+    // Neither a probe nor a question comes by itself.
+    let args = ["--health-check-interval-secs", "600", "--worker-info-interval-secs", "600"];
+    let (engine, router, _) = primed(Start::At(1.0), &args);
     describe(&engine, Start::At(2.0));
+    assert!(predicted(&router) > Some(0), "nobody has noticed");
+    let refused = call(&router, "POST", "/generate", r#"{"text":"lose"}"#);
+    assert_eq!(refused.header("x-router-error-code"), Some("upstream_connection_lost"));
     wait_until("its cache to be taken for empty", || predicted(&router) == Some(0));
     assert!(predicted(&router) > Some(0), "and it fills again");
 }
