@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use router_core::ids::WorkerId;
-use router_core::{Assignment, PolicyConfig, PolicyError, RetryBudget, Router, RouterConfig};
+use router_core::{PolicyConfig, PolicyError, RetryBudget, Router, RouterConfig};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -145,16 +145,6 @@ impl Shared {
     pub(crate) fn forget_cache(&self, worker: WorkerId) {
         self.belief.forget(worker);
         self.books.lock().router.cache_lost(self.clock.now_ns(), worker);
-    }
-
-    /// Answers show how much of a prompt was in a worker's cache; where that is far less than was believed, again and
-    /// again, the cache is not believed in any more.
-    pub(crate) fn told_cached(&self, member: &Member, assignment: &Assignment, cached_tokens: u64) {
-        let lost = self.books.lock().router.told_cached(self.clock.now_ns(), assignment, cached_tokens);
-        if lost {
-            tracing::warn!(worker = %member.address.url, "its cache holds nothing of what was sent there; taken for empty");
-            self.belief.forget(assignment.worker);
-        }
     }
 
     /// Goes on with another policy. What is under way goes on.

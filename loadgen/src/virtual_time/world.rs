@@ -9,8 +9,7 @@ use router_core::ids::{ScopeId, WorkerId};
 use router_core::index::{Matches, PrefixIndex};
 use router_core::prompt::PromptView;
 use router_core::{
-    Assignment, LoadReport, Outcome, Role, RouteRequest, Router, RouterConfig, RoutingKeys,
-    WorkerSpec,
+    Assignment, LoadReport, Outcome, Role, RouteRequest, Router, RouterConfig, RoutingKeys, WorkerSpec,
 };
 use simworker_core::{Engine, Event as EngineEvent, FinishReason, RequestId, Submit};
 

@@ -35,9 +35,14 @@ mod tests {
 
     #[test]
     fn edits_are_counted() {
-        for (a, b, count) in
-            [("", "", 0), ("abc", "abc", 0), ("abc", "", 3), ("kitten", "sitting", 3), ("flaw", "lawn", 2), ("prot", "port", 1)]
-        {
+        for (a, b, count) in [
+            ("", "", 0),
+            ("abc", "abc", 0),
+            ("abc", "", 3),
+            ("kitten", "sitting", 3),
+            ("flaw", "lawn", 2),
+            ("prot", "port", 1),
+        ] {
             assert_eq!((edits(a, b), edits(b, a)), (count, count), "{a} {b}");
         }
     }

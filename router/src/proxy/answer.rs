@@ -180,8 +180,8 @@ impl AnswerBody {
     /// Closes the books, once; what is left is the connection, which is closed unless somebody keeps it.
     fn settle(&mut self, outcome: Outcome) -> Option<Held> {
         let Booked { held, mut lease, note, engaged: _engaged, permit: _permit } = self.booked.take()?;
-        note.end(&outcome);
-        lease.settle(outcome);
+        let cached_tokens = note.end(&outcome);
+        lease.settle_told(outcome, cached_tokens);
         Some(held)
     }
 

@@ -95,7 +95,9 @@ impl Round {
             if answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
                 best = None;
                 // Whoever asked may have left.
-                let _ = tell.take().map(|tell| tell.send(answer));
+                if let Some(tell) = tell.take() {
+                    let _ = tell.send(answer);
+                }
                 if round.head.method.is_safe() {
                     // The others are needed no more. What changes something is for all of them.
                     waiting.by_ref().for_each(drop);

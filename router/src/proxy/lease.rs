@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::StatusCode;
 use router_core::index::Credit;
-use router_core::{Assignment, LeaseId, Outcome};
+use router_core::{Assignment, Outcome};
 
 use super::endpoint::Endpoint;
 use super::prepare;
@@ -17,13 +17,13 @@ use crate::shared::Shared;
 pub(crate) struct Lease {
     shared: Arc<Shared>,
     member: Arc<Member>,
-    id: LeaseId,
+    assignment: Assignment,
     open: bool,
 }
 
 impl Lease {
-    pub(crate) fn new(shared: Arc<Shared>, member: Arc<Member>, assignment: &Assignment) -> Self {
-        Self { shared, member, id: assignment.lease, open: true }
+    pub(crate) fn new(shared: Arc<Shared>, member: Arc<Member>, assignment: Assignment) -> Self {
+        Self { shared, member, assignment, open: true }
     }
 
     pub(crate) fn now_ns(&self) -> u64 {
@@ -32,22 +32,37 @@ impl Lease {
 
     /// The first token came.
     pub(crate) fn first_token(&self, now_ns: u64) {
-        self.shared.books.lock().router.first_token(now_ns, self.id);
+        self.shared.books.lock().router.first_token(now_ns, self.assignment.lease);
     }
 
     /// `output_tokens` have come so far.
     pub(crate) fn progress(&self, now_ns: u64, output_tokens: u64) {
-        self.shared.books.lock().router.progress(now_ns, self.id, output_tokens);
+        self.shared.books.lock().router.progress(now_ns, self.assignment.lease, output_tokens);
     }
 
     /// The request is over as far as the worker is concerned. What is said after the first time counts for nothing.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
+        self.settle_told(outcome, None);
+    }
+
+    /// As [`Self::settle`]; and so many tokens of the prompt were in the worker's cache. Where that is far less than was
+    /// believed, again and again, the cache is not believed in any more.
+    pub(crate) fn settle_told(&mut self, outcome: Outcome, cached_tokens: Option<u64>) {
         if std::mem::take(&mut self.open) {
             if outcome == Outcome::Failed {
                 self.member.lost.note();
             }
             let now_ns = self.now_ns();
-            let finished = self.shared.books.lock().router.finish(now_ns, self.id, outcome);
+            let mut books = self.shared.books.lock();
+            let told = |tokens| books.router.told_cached(now_ns, &self.assignment, tokens);
+            let is_lost = cached_tokens.is_some_and(told);
+            let finished = books.router.finish(now_ns, self.assignment.lease, outcome);
+            drop(books);
+            if is_lost {
+                let worker = &self.member.address.url;
+                tracing::warn!(%worker, "its cache holds nothing of what was sent there; taken for empty");
+                self.shared.belief.forget(self.member.id);
+            }
             if let Some(change) = finished.breaker {
                 let worker = &self.member.address.url;
                 let (from, to) = (change.from.label(), change.to.label());
@@ -65,7 +80,10 @@ impl Drop for Lease {
 
 impl std::fmt::Debug for Lease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lease").field("id", &self.id).field("open", &self.open).finish_non_exhaustive()
+        f.debug_struct("Lease")
+            .field("id", &self.assignment.lease)
+            .field("open", &self.open)
+            .finish_non_exhaustive()
     }
 }
 

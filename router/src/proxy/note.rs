@@ -184,9 +184,12 @@ impl Note {
         self.0.timed_out = true;
     }
 
-    /// It is over: the last byte has gone, or the answer broke off.
-    pub(crate) fn end(mut self, outcome: &Outcome) {
+    /// It is over: the last byte has gone, or the answer broke off. Returns how many tokens of the prompt the worker found in
+    /// its cache, if it has said so in a whole answer.
+    pub(crate) fn end(mut self, outcome: &Outcome) -> Option<u64> {
         self.0.close(Some(outcome));
+        let (cached, _) = self.0.found().filter(|_| *outcome == Outcome::Completed)?;
+        Some(cached)
     }
 }
 
@@ -297,18 +300,20 @@ impl Facts {
                 row.per_token.observe(mean_ns);
             }
         }
-        let Counts { prompt_tokens, cached_tokens, completion_tokens } = meter.counts();
+        let Counts { prompt_tokens, completion_tokens, .. } = meter.counts();
         for (total, count) in row.tokens.iter().zip([prompt_tokens, completion_tokens]) {
             total.fetch_add(count.unwrap_or(0), Ordering::Relaxed);
         }
-        // What cannot be is not counted.
-        if let (Some(cached), Some(prompt)) = (cached_tokens, prompt_tokens)
-            && cached <= prompt
-        {
+        if let Some((cached, prompt)) = self.found() {
             let predicted = tried.assignment.predicted_cached_tokens.unwrap_or(0);
-            self.shared.told_cached(&tried.member, &tried.assignment, cached);
             self.shared.metrics.cache.told(predicted, cached, prompt);
         }
+    }
+
+    /// How many tokens of the prompt were in the worker's cache, and how many it had, if it said both and they can be true.
+    fn found(&self) -> Option<(u64, u64)> {
+        let Counts { prompt_tokens, cached_tokens, .. } = self.flow.meter.counts();
+        cached_tokens.zip(prompt_tokens).filter(|(cached, prompt)| cached <= prompt)
     }
 
     fn record(&self, end: End, now_ns: u64) -> Record<'_> {

@@ -77,7 +77,7 @@ pub(super) fn book(
     let now_ns = shared.clock.now_ns();
     let assigned = shared.books.lock().assign(now_ns, &request, &matches);
     let (assignment, member) = assigned.map_err(|why| refusal(shared, why))?;
-    let lease = Lease::new(Arc::clone(shared), Arc::clone(&member), &assignment);
+    let lease = Lease::new(Arc::clone(shared), Arc::clone(&member), assignment);
     let credit = shared.belief.write().map(|mut index| index.credit(scope, prompt, assignment.worker));
     let pledge = Pledge::new(Arc::clone(shared), endpoint, body.clone(), credit);
     Ok(Booked { assignment, member, booking: Booking::new(lease, pledge), scope })

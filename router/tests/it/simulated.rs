@@ -279,6 +279,46 @@ fn a_worker_that_is_back_at_once_is_believed_to_hold_nothing() {
     }
 }
 
+/// What a prompt of this prefix group was predicted to find in the only worker's cache, and what it found.
+fn predicted_and_found(router: &Router, group: usize, serial: usize) -> (usize, usize) {
+    let prompt = format!("{} question {serial}", format!("group {group} says much; ").repeat(150));
+    let body = serde_json::json!({"model": "mock", "prompt": prompt, "max_tokens": 2}).to_string();
+    let answer = router.post(COMPLETIONS, body.as_bytes());
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    let found = answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0);
+    (number(&answer, "x-router-predicted-tokens"), found as usize)
+}
+
+#[test]
+fn a_cache_that_was_flushed_behind_the_routers_back_is_soon_not_believed_in() {
+    const GROUPS: usize = 30;
+    let fleet = Fleet::start(1, Mode::Engine, SPEED, &[]);
+    let router = fleet.router(&["--policy", "cache_aware", "--decision-headers"]);
+    for serial in 0..2 * GROUPS {
+        let (predicted, found) = predicted_and_found(&router, serial % GROUPS, serial);
+        let is_known = serial >= GROUPS;
+        assert_eq!(
+            (predicted > 300, found > 300),
+            (is_known, is_known),
+            "{predicted} and {found} of {serial}"
+        );
+    }
+    let url = fleet.0.urls().next().expect("it has one");
+    let mut worker = Client::connect(url.trim_start_matches("http://"));
+    worker.send("POST /flush_cache HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(worker.receive().status(), 200, "it was idle");
+    // Each new group is followed by one that was computed since, whose hits must not hide that the others are gone.
+    let mut wrong = Vec::new();
+    for serial in 0..40 {
+        let group = if serial % 2 == 0 { serial / 2 } else { serial / 4 };
+        let (predicted, found) = predicted_and_found(&router, group, 1000 + serial);
+        if predicted > 300 && found < 100 {
+            wrong.push(serial);
+        }
+    }
+    assert!(wrong.len() >= 8 && wrong.iter().all(|serial| *serial < 20), "{wrong:?}");
+}
+
 /// The fleet's shares of requests that all run at once.
 fn shares(fleet: &Fleet, router: &Router, requests: usize) -> Vec<usize> {
     // Long prompts, so that a worker's requests weigh alike however fast it is with their output.
