@@ -282,6 +282,12 @@ impl Router {
         self.policy.next_deadline()
     }
 
+    /// How many routing keys its policy remembers; `None` if it never does.
+    #[must_use]
+    pub fn remembered_keys(&self) -> Option<usize> {
+        self.policy.remembered_keys()
+    }
+
     /// How many legs were booked so far.
     #[must_use]
     pub fn bookings(&self) -> u64 {

@@ -24,6 +24,8 @@ pub(crate) struct Standing {
     pub(crate) warming: bool,
     /// How many requests it got in this way.
     pub(crate) diverted: u64,
+    /// How many routing keys stick to it; `None` under a policy that remembers none.
+    pub(crate) routing_keys: Option<u64>,
 }
 
 impl Books {
@@ -46,6 +48,7 @@ impl Books {
             breaker: row.breaker,
             warming: row.warming,
             diverted: row.diverted,
+            routing_keys: row.routing_keys,
         }));
         standings
     }

@@ -58,6 +58,7 @@ impl Collector for Scrape {
         self.router(&mut page)?;
         self.streams(&mut page)?;
         self.decisions(&mut page)?;
+        self.branches(&mut page)?;
         self.admission(&mut page)?;
         self.index(&mut page)?;
         self.workers(&mut page)?;
@@ -195,6 +196,27 @@ impl Scrape {
             page.counter(name, help)?.count(&[], read(count))?;
         }
         Ok(())
+    }
+
+    /// The decisions once more, as the gateway counts them, and the routing keys behind them.
+    fn branches(&self, page: &mut Page) -> fmt::Result {
+        for (row, reasons) in POLICIES.iter().zip(&self.metrics.decisions) {
+            let is_shown = reasons.iter().any(|(_, count)| self.is_shown(row, read(count)));
+            let Some(name) = row.branch_metric.filter(|_| is_shown) else { continue };
+            let help = format!("Decisions of {} by the branch that it took", row.name);
+            let mut branches = page.counter(name, &help)?;
+            for (reason, count) in reasons {
+                branches.count(&[("branch", reason)], read(count))?;
+            }
+        }
+        let Some(keys) = self.live.remembered_keys else { return Ok(()) };
+        page.gauge("smg_manual_policy_cache_entries", "Routing keys that are remembered")?
+            .value(&[], keys)?;
+        let help = "Routing keys that stick to the worker";
+        let mut of_workers = page.gauge("smg_worker_routing_keys_active", help)?;
+        self.each_worker(|worker, _| {
+            of_workers.value(&[("worker", &worker.url)], worker.routing_keys.unwrap_or(0))
+        })
     }
 
     /// Whether a count of this policy's is shown: of those that do not rule, what they did while they ruled.

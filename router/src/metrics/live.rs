@@ -17,6 +17,8 @@ pub(crate) struct Live {
     /// Without a policy that needs it there is none.
     pub(crate) index: Option<IndexStats>,
     pub(crate) queue: QueueRow,
+    /// How many routing keys the policy remembers, if it ever does.
+    pub(crate) remembered_keys: Option<u64>,
 }
 
 /// One worker.
@@ -34,6 +36,8 @@ pub(crate) struct WorkerRow {
     pub(crate) warming_up: bool,
     /// How many requests it got in this way.
     pub(crate) diverted: u64,
+    /// How many routing keys stick to it, under a policy that remembers some.
+    pub(crate) routing_keys: Option<u64>,
     /// In flight.
     pub(crate) requests: u64,
     pub(crate) tokens: u64,
@@ -71,6 +75,7 @@ impl Live {
             state: worker.member.stage().label(),
             warming_up: worker.warming,
             diverted: worker.diverted,
+            routing_keys: worker.routing_keys,
             requests: worker.load.requests,
             tokens: worker.load.tokens,
             queued_prefill_tokens: worker.load.queued_prefill_tokens,
@@ -78,6 +83,8 @@ impl Live {
             breaker: worker.breaker,
             tally: worker.tally,
         });
-        Self { now_ns, workers: workers.collect(), index, queue }
+        let workers = workers.collect();
+        let remembered_keys = shared.books.lock().router.remembered_keys().map(|keys| keys as u64);
+        Self { now_ns, workers, index, queue, remembered_keys }
     }
 }

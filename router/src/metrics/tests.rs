@@ -65,6 +65,66 @@ const FAMILIES: &[(&str, &str)] = &[
     ("smg_worker_warming_up", "gauge"),
 ];
 
+/// The families that there are under some policies only.
+const OF_POLICIES: &[(&str, &str)] = &[
+    ("smg_consistent_hashing_policy_branch", "counter"),
+    ("smg_manual_policy_branch", "counter"),
+    ("smg_manual_policy_cache_entries", "gauge"),
+    ("smg_prefix_hash_policy_branch", "counter"),
+    ("smg_worker_routing_keys_active", "gauge"),
+];
+
+/// The families that SGLang's gateway describes (release 0.3.2), under its spellings.
+const OF_THE_GATEWAY: &[&str] = &[
+    "smg_consistent_hashing_policy_branch_total",
+    "smg_db_connections_active",
+    "smg_db_items_stored",
+    "smg_db_operation_duration_seconds",
+    "smg_db_operations_total",
+    "smg_discovery_deregistrations_total",
+    "smg_discovery_registrations_total",
+    "smg_discovery_sync_duration_seconds",
+    "smg_discovery_workers_discovered",
+    "smg_http_connections_active",
+    "smg_http_inflight_request_age_count",
+    "smg_http_rate_limit_total",
+    "smg_http_request_duration_seconds",
+    "smg_http_requests_total",
+    "smg_http_responses_total",
+    "smg_manual_policy_branch_total",
+    "smg_manual_policy_cache_entries",
+    "smg_mcp_servers_active",
+    "smg_mcp_tool_calls_total",
+    "smg_mcp_tool_duration_seconds",
+    "smg_mcp_tool_iterations_total",
+    "smg_prefix_hash_policy_branch_total",
+    "smg_router_generation_duration_seconds",
+    "smg_router_request_duration_seconds",
+    "smg_router_request_errors_total",
+    "smg_router_requests_total",
+    "smg_router_stage_duration_seconds",
+    "smg_router_tokens_total",
+    "smg_router_tpot_seconds",
+    "smg_router_ttft_seconds",
+    "smg_router_upstream_responses_total",
+    "smg_worker_cb_consecutive_failures",
+    "smg_worker_cb_consecutive_successes",
+    "smg_worker_cb_outcomes_total",
+    "smg_worker_cb_state",
+    "smg_worker_cb_transitions_total",
+    "smg_worker_connections_active",
+    "smg_worker_errors_total",
+    "smg_worker_health",
+    "smg_worker_health_checks_total",
+    "smg_worker_pool_size",
+    "smg_worker_requests_active",
+    "smg_worker_retries_exhausted_total",
+    "smg_worker_retries_total",
+    "smg_worker_retry_backoff_seconds",
+    "smg_worker_routing_keys_active",
+    "smg_worker_selection_total",
+];
+
 /// The counters of a router and of its two workers.
 struct Counters {
     metrics: Arc<Metrics>,
@@ -239,6 +299,71 @@ fn every_family_is_there_and_no_other() {
             assert_eq!(shown, FAMILIES);
             assert!(families.values().all(|family| !family.samples.is_empty()));
         }
+    }
+}
+
+#[test]
+fn the_gateways_branches_are_our_reasons_and_stay_with_their_policy() {
+    let counters = counters();
+    counters.metrics.set_policy(policy("manual"));
+    counters.metrics.decided(&assignment(policy("prefix_hash"), "ring_hit"));
+    let mut live = live(&counters.workers, 0..2);
+    live.remembered_keys = Some(7);
+    for (worker, keys) in live.workers.iter_mut().zip([3, 4]) {
+        worker.routing_keys = Some(keys);
+    }
+    let text = counters.metrics.render(live);
+    let shown: BTreeSet<_> = text.lines().filter(|line| line.contains("branch=")).collect();
+    let expected = [
+        r#"smg_manual_policy_branch_total{branch="no_routing_id"} 0"#,
+        r#"smg_manual_policy_branch_total{branch="occupied_hit"} 0"#,
+        r#"smg_manual_policy_branch_total{branch="occupied_miss"} 0"#,
+        r#"smg_manual_policy_branch_total{branch="vacant"} 0"#,
+        r#"smg_prefix_hash_policy_branch_total{branch="fallback_least_load"} 0"#,
+        r#"smg_prefix_hash_policy_branch_total{branch="load_balance_walk"} 0"#,
+        r#"smg_prefix_hash_policy_branch_total{branch="ring_hit"} 1"#,
+    ];
+    assert_eq!(shown, BTreeSet::from(expected));
+    for line in [
+        "smg_manual_policy_cache_entries 7",
+        r#"smg_worker_routing_keys_active{worker="http://w0"} 3"#,
+        r#"smg_worker_routing_keys_active{worker="http://w1"} 4"#,
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line}\nis not in\n{text}");
+    }
+}
+
+#[test]
+fn what_the_gateway_shows_is_shown_or_said_to_be_missing() {
+    let counters = counters();
+    happen(&counters, None);
+    let mut ours = BTreeSet::new();
+    for row in POLICIES {
+        counters.metrics.set_policy(policy(row.name));
+        let mut live = live(&counters.workers, 0..2);
+        live.remembered_keys = Some(0);
+        let text = counters.metrics.render(live);
+        ours.extend(parse(&text).iter().map(|(name, family)| ((*name).to_owned(), family.kind.to_owned())));
+    }
+    let expected = FAMILIES.iter().chain(OF_POLICIES);
+    let expected: BTreeSet<_> =
+        expected.map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned())).collect();
+    assert_eq!(ours, expected);
+    let shown = |name: &str| {
+        let (base, kind) = name.strip_suffix("_total").map_or((name, None), |base| (base, Some("counter")));
+        ours.iter().any(|(ours, our_kind)| ours == base && kind.is_none_or(|kind| our_kind == kind))
+    };
+    let page = include_str!("../../../docs/OPERATIONS.md");
+    let (_, missing) = page.split_once("Not among the metrics here:").expect("the list");
+    let (missing, _) = missing.split_once("\n\n").expect("its end");
+    let is_named = |name: &str| missing.contains(&format!("`{name}`"));
+    let in_a_group = |name: &str| {
+        let mut ends = name.match_indices('_').map(|(at, _)| &name[..=at]);
+        ends.any(|group| missing.contains(&format!("`{group}*`")))
+    };
+    for name in OF_THE_GATEWAY {
+        let said = is_named(name) || in_a_group(name);
+        assert!(shown(name) != said, "{name}: shown {}, said to be missing {said}", shown(name));
     }
 }
 

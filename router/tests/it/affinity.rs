@@ -140,3 +140,21 @@ fn long_documents_do_not_fill_the_memory() {
     let grown = router.resident_bytes().saturating_sub(before);
     assert!(grown < 32 << 20, "memory grew by {} MB of {} sent", grown >> 20, (PROMPTS * LENGTH) >> 20);
 }
+
+#[test]
+fn keys_that_stick_are_counted_where_they_stick_under_the_gateways_names() {
+    let (_workers, urls) = fleet(2);
+    let args = ["--policy", "manual", "--assignment-mode", "min_group"];
+    let router = Router::start(&urls, &args);
+    for key in ["a", "b", "c", "d", "a"] {
+        let headers = format!("X-SMG-Routing-Key: {key}\r\n");
+        assert_eq!(router.client().post("/generate", &headers, b"{}").status(), 200);
+    }
+    assert_eq!(router.metric("smg_manual_policy_cache_entries "), Some(4.0));
+    let branch = |name: &str| router.metric(&format!("smg_manual_policy_branch_total{{branch=\"{name}\"}}"));
+    assert_eq!(["vacant", "occupied_hit"].map(branch), [Some(4.0), Some(1.0)]);
+    for url in urls {
+        let series = format!("smg_worker_routing_keys_active{{worker=\"{url}\"}}");
+        assert_eq!(router.metric(&series), Some(2.0));
+    }
+}

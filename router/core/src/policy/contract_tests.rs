@@ -272,6 +272,8 @@ fn rows_are_well_formed() {
             |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
         assert!(is_word(row.name) && !row.summary.is_empty() && !row.reasons.is_empty());
         assert!(row.reasons.iter().all(|reason| is_word(reason)), "{:?}", row.reasons);
+        let branches = row.branch_metric.map(|name| name.strip_suffix("_policy_branch"));
+        assert!(branches.is_none_or(|name| name.is_some_and(|name| name == format!("smg_{}", row.name))));
         assert!(row.options.iter().all(|spec| is_word(spec.key) && !spec.help.is_empty()));
         let limits = PolicyConfig::of(row).signals().prefix_index;
         assert!(limits.is_none_or(|limits| limits.max_tree_size > 0 && limits.max_tree_bytes > 0));

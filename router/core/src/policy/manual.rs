@@ -34,6 +34,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[ASSIGNMENT_MODE, MAX_IDLE_SECS],
     reasons: &[STUCK.as_str(), MOVED.as_str(), NEW.as_str(), NO_KEY.as_str()],
     needs_header: true,
+    branch_metric: Some("smg_manual_policy_branch"),
     signals: |_| Signals::default(),
     build: |config| Box::new(Manual::new(config)),
 };
@@ -109,6 +110,14 @@ impl Policy for Manual {
         self.table.forget(worker);
     }
 
+    fn remembered_keys(&self) -> Option<usize> {
+        Some(self.table.len())
+    }
+
+    fn keys_of(&self, worker: WorkerId) -> u64 {
+        self.table.group(worker)
+    }
+
     fn tick(&mut self, now_ns: u64) {
         self.table.expire(now_ns);
     }
@@ -180,8 +189,13 @@ mod tests {
         assert_eq!(with_key(&mut router, 9 * SECOND, "k").1, "occupied_hit");
         assert_eq!(router.next_deadline(), Some(19 * SECOND));
         assert_eq!(with_key(&mut router, 19 * SECOND, "k").1, "vacant", "it was used until 9 s");
+        let keys = |router: &Router| router.workers(0).map(|row| row.routing_keys).sum::<Option<u64>>();
+        assert_eq!((router.remembered_keys(), keys(&router)), (Some(1), Some(1)));
         router.tick(29 * SECOND);
         assert_eq!(router.next_deadline(), None);
+        assert_eq!((router.remembered_keys(), keys(&router)), (Some(0), Some(0)));
+        router.set_policy(29 * SECOND, config("random", &[]));
+        assert_eq!((router.remembered_keys(), keys(&router)), (None, None), "it remembers none");
     }
 
     #[test]

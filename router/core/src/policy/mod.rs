@@ -60,6 +60,16 @@ pub trait Policy: fmt::Debug + Send {
     /// A worker has left the fleet; its id never comes back.
     fn worker_removed(&mut self, _worker: WorkerId) {}
 
+    /// How many routing keys it remembers; `None` if it never does.
+    fn remembered_keys(&self) -> Option<usize> {
+        None
+    }
+
+    /// How many of them stick to this worker.
+    fn keys_of(&self, _worker: WorkerId) -> u64 {
+        0
+    }
+
     /// Time has come to `now_ns`.
     fn tick(&mut self, _now_ns: u64) {}
 

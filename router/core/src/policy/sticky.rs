@@ -76,6 +76,11 @@ impl StickyTable {
         (now_ns < self.expiry(entry.used.0)).then(|| entry.workers())
     }
 
+    /// How many keys there are.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// How many keys stick to a worker.
     pub(super) fn group(&self, worker: WorkerId) -> u64 {
         self.groups.get(&worker).copied().unwrap_or(0)

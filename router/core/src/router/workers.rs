@@ -22,6 +22,8 @@ pub struct WorkerView<'a> {
     pub warming: bool,
     /// How many requests were diverted to it so far.
     pub diverted: u64,
+    /// How many routing keys stick to it; `None` under a policy that remembers none.
+    pub routing_keys: Option<u64>,
 }
 
 impl Router {
@@ -116,6 +118,7 @@ impl Router {
     /// The fleet at `now_ns`, in the order of adding.
     pub fn workers(&self, now_ns: u64) -> impl Iterator<Item = WorkerView<'_>> {
         let mut accounts = Cursor::new(self.state.ledger.accounts(), Account::worker);
+        let remembers_keys = self.remembered_keys().is_some();
         self.state.fleet.workers().iter().map(move |worker| {
             let account = accounts.find(worker.id);
             WorkerView {
@@ -125,6 +128,7 @@ impl Router {
                 breaker: account.map_or_else(BreakerView::default, |account| account.breaker(now_ns)),
                 warming: self.warm_ups.is_warming(now_ns, worker.id),
                 diverted: self.warm_ups.diverted(worker.id),
+                routing_keys: remembers_keys.then(|| self.policy.keys_of(worker.id)),
             }
         })
     }
