@@ -18,6 +18,32 @@ fn get_health(client: &mut Client) {
 }
 
 #[test]
+fn two_hundred_slow_heads_hold_up_nobody_and_are_answered_once_they_are_whole() {
+    const SLOW: usize = 200;
+    const ROUNDS: usize = 20;
+    let worker = Worker::fixed("{}");
+    // Whoever waited for them would wait for longer than any test.
+    let router = Router::start(&[worker.url()], &["--header-read-timeout-secs", "600"]);
+    let head = b"POST /generate HTTP/1.1\r\nHost: router\r\nContent-Length: 2\r\n\r\n{}";
+    let mut slow: Vec<Client> = (0..SLOW).map(|_| router.client()).collect();
+    let mut other = router.client();
+    for byte in &head[..ROUNDS] {
+        for client in &mut slow {
+            client.send([*byte]);
+        }
+        // One round trip each, on an old connection and on a new one.
+        assert_eq!(other.post("/generate", "", b"{}").status(), 200);
+        assert_eq!(router.get("/health").status(), 200);
+    }
+    assert_eq!(worker.count("POST /generate"), ROUNDS, "none of the slow ones is whole");
+    for client in &mut slow {
+        client.send(&head[ROUNDS..]);
+        assert_eq!(client.receive().status(), 200, "it was kept all the time");
+    }
+    assert_eq!(worker.count("POST /generate"), SLOW + ROUNDS);
+}
+
+#[test]
 fn two_hundred_slow_heads_are_given_up_and_hold_up_nobody() {
     const SLOW: usize = 200;
     const LIMIT: Duration = Duration::from_secs(2);
