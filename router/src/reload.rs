@@ -1,16 +1,21 @@
-//! The configuration, read again while the router runs: after SIGHUP, and when its file has changed. The list of workers,
-//! the policy and the policy's options are taken over; no request is lost by it. Everything else waits for the next
-//! start, and that is said. What cannot be read changes nothing.
+//! The configuration, read again while the router runs: after SIGHUP, and when its file has changed and is no longer being
+//! written. The list of workers, the policy and the policy's options are taken over; no request is lost by it. Everything
+//! else waits for the next start, and that is said. What cannot be read changes nothing.
 
-use std::path::Path;
+mod changes;
+mod watch;
+
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::spawn_blocking;
 
-use crate::cli;
-use crate::config::{Config, StaticWorker};
-use crate::fleet::{Identity, Registered, Terms, drain, register};
+pub(crate) use self::watch::Contents;
+use self::watch::Watch;
+use crate::cli::{self, Reloaded, Source};
+use crate::config::Config;
 use crate::shared::Shared;
 
 /// How often the file is looked at.
@@ -27,84 +32,58 @@ pub(crate) fn start(shared: &Arc<Shared>, config: Config) -> std::io::Result<()>
 }
 
 async fn run(shared: Arc<Shared>, mut config: Config, mut hangup: Signal) {
-    let mut seen = stamp(config.config_file.as_deref());
+    let started = config.source.clone();
+    // As it was read at the start: a change since then is one.
+    let mut watch = Watch::new(contents(&config.source));
     loop {
-        tokio::select! {
-            _ = hangup.recv() => {}
-            () = tokio::time::sleep(LOOK) => {
-                let now = stamp(config.config_file.as_deref());
-                if std::mem::replace(&mut seen, now) == now {
-                    continue;
-                }
-            }
+        let is_asked = tokio::select! {
+            _ = hangup.recv() => true,
+            () = tokio::time::sleep(LOOK) => false,
+        };
+        let now = look(config.config_file.clone()).await;
+        if !watch.look(now) && !is_asked {
+            continue;
         }
-        let arguments = config.source.arguments.clone();
-        // It reads files and looks up names.
-        let read = tokio::task::spawn_blocking(move || cli::reload(&arguments)).await;
-        match read {
-            Ok(Ok(reloaded)) => {
+        match read(&config).await {
+            // It is being written again; the next looks will tell.
+            Ok(reloaded) if !is_asked && contents(&reloaded.config.source) != now => {}
+            Ok(reloaded) => {
                 for warning in reloaded.warnings {
                     tracing::warn!("{warning}");
                 }
-                apply(&shared, &config, &reloaded.config);
+                watch.take(contents(&reloaded.config.source));
+                changes::apply(&shared, &config, &reloaded.config, &started).await;
                 config = reloaded.config;
             }
-            Ok(Err(problem)) => tracing::error!("the configuration stays as it was: {problem}"),
-            Err(panicked) => tracing::error!("the configuration stays as it was: {panicked}"),
+            Err(problem) => {
+                watch.take(now);
+                tracing::error!("the configuration stays as it was: {problem}");
+            }
         }
     }
 }
 
-/// What tells one content of a file from another.
-fn stamp(file: Option<&Path>) -> Option<(SystemTime, u64)> {
-    let about = std::fs::metadata(file?).ok()?;
-    Some((about.modified().ok()?, about.len()))
+fn contents(source: &Source) -> Option<Contents> {
+    source.file.map(|file| file.contents)
 }
 
-fn apply(shared: &Arc<Shared>, before: &Config, now: &Config) {
-    let (gone, come, changed) = differences(&before.workers, &now.workers);
-    for worker in &gone {
-        let leaving = shared.books.lock().find(Identity::of(&worker.address));
-        if let Some(member) = leaving {
-            drain(shared, &member, shared.settings.drain_timeout);
-        }
-    }
-    // Added before the first one can have left: the last worker waits for its successor.
-    for worker in come.iter().chain(&changed) {
-        let terms = Terms::of(worker, shared.settings.worker_key.as_ref());
-        if let Registered::Known(member) = register(shared, &worker.address, terms.clone()) {
-            member.change_terms(|former| *former = terms);
-        }
-    }
-    if before.policy != now.policy {
-        shared.set_policy(now.policy.clone());
-    }
-    let later = before.source.changes(&now.source);
-    if !later.is_empty() {
-        tracing::warn!("takes effect at the next start: {}", later.join(", "));
-    }
-    tracing::info!(
-        policy = now.policy.name(),
-        workers = now.workers.len(),
-        added = come.len(),
-        removed = gone.len(),
-        "configuration read again"
-    );
+/// The disk may be another machine's.
+async fn look(file: Option<PathBuf>) -> Option<Contents> {
+    let looked = spawn_blocking(move || Contents::of_file(&file?)).await;
+    looked.ok().flatten()
 }
 
-type Workers<'a> = Vec<&'a StaticWorker>;
-
-/// Those that are no longer there, those that are new, and those that are described otherwise.
-fn differences<'a>(
-    before: &'a [StaticWorker],
-    now: &'a [StaticWorker],
-) -> (Workers<'a>, Workers<'a>, Workers<'a>) {
-    let known = |list: &'a [StaticWorker], worker: &StaticWorker| {
-        list.iter().find(|other| other.address.is_same_worker(&worker.address))
-    };
-    let gone = before.iter().filter(|worker| known(now, worker).is_none()).collect();
-    let come = now.iter().filter(|worker| known(before, worker).is_none()).collect();
-    let changed =
-        now.iter().filter(|worker| known(before, worker).is_some_and(|other| other != *worker)).collect();
-    (gone, come, changed)
+/// Reads files and looks up names.
+async fn read(before: &Config) -> Result<Reloaded, String> {
+    let arguments = before.source.arguments.clone();
+    let read = spawn_blocking(move || cli::reload(&arguments)).await;
+    let reloaded = read.map_err(|panicked| panicked.to_string())??;
+    let is_blank = reloaded.config.source.file.is_some_and(|file| file.is_blank);
+    if is_blank && reloaded.config.workers.is_empty() && !before.workers.is_empty() {
+        let file = before.config_file.clone().unwrap_or_default();
+        let (file, workers) = (file.display(), before.workers.len());
+        let remedy = "to take them all out, write `worker_urls = []` there";
+        return Err(format!("{file} says nothing at all, and {workers} workers came from it; {remedy}"));
+    }
+    Ok(reloaded)
 }

@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 use router_core::ids::WorkerId;
 use router_core::{PolicyConfig, PolicyError, RetryBudget, Router, RouterConfig};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::clock::{Clock, nanoseconds};
 use crate::config::{Config, HealthConfig, Settings};
-use crate::fleet::{self, Belief, Books, Member, Newcomers, Standing, Terms};
+use crate::fleet::{self, Belief, Books, Member, Newcomers, Registered, Standing, Terms};
 use crate::gate::Gate;
 use crate::metrics::{EndpointName, Format, Live, Metrics};
 use crate::proxy;
@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) books: Mutex<Books>,
     pub(crate) belief: Belief,
     pub(crate) newcomers: Newcomers,
+    /// A worker became ready or healthy, ceased to be, or serves another model: news for those that wait for another one.
+    pub(crate) turns: Notify,
     pub(crate) background: Background,
     pub(crate) rounds: Rounds,
     pub(crate) settings: Settings,
@@ -59,6 +61,8 @@ pub(crate) struct Rounds {
     pub(crate) info_interval: Duration,
     /// How long a worker may take to be there.
     pub(crate) startup_timeout: Duration,
+    /// How long the last worker stays because another one is on its way.
+    pub(crate) succession: Duration,
 }
 
 impl Shared {
@@ -87,6 +91,7 @@ impl Shared {
             belief: Belief::new(router.signals()),
             books: Mutex::new(Books::new(router)),
             newcomers: Newcomers::new(),
+            turns: Notify::new(),
             background: Background {
                 runtime: Handle::current(),
                 pool: Pool::new(config.threads, settings.timeouts.connect, tls),
@@ -97,6 +102,7 @@ impl Shared {
                 load_poll_interval: config.load_poll_interval,
                 info_interval: config.info_interval,
                 startup_timeout: config.startup_timeout,
+                succession: fleet::SUCCESSION,
             },
             gate: Gate::new(clock, &settings.admission),
             retry_budget: Mutex::new(budget),
@@ -106,7 +112,9 @@ impl Shared {
         });
         for worker in &config.workers {
             let terms = Terms::of(worker, shared.settings.worker_key.as_ref());
-            fleet::register(&shared, &worker.address, terms);
+            if let Registered::Full = fleet::register(&shared, &worker.address, terms) {
+                tracing::error!(worker = %worker.address.url, "left out: there is no room for more workers");
+            }
         }
         Ok(shared)
     }
@@ -138,6 +146,9 @@ impl Shared {
         let changed = self.books.lock().router.set_healthy(self.clock.now_ns(), worker, healthy);
         if changed && !healthy {
             self.belief.forget(worker);
+        }
+        if changed {
+            self.turns.notify_waiters();
         }
     }
 

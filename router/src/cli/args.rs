@@ -93,7 +93,7 @@ pub(super) fn parse(
         return Err(Stop::Wrong(format!("'{name}' comes before all flags: router {name} …")));
     }
     let file = typed.get_one::<PathBuf>("config").map(|path| File::read(path, &command)).transpose()?;
-    let File { mut layer, mut workers } = file.unwrap_or_default();
+    let File { mut layer, mut workers, mark } = file.unwrap_or_default();
     let variables = Layer::of_environment(environment)?;
     variables.check(&mut command.clone())?;
     layer.0.extend(variables.0);
@@ -105,7 +105,7 @@ pub(super) fn parse(
     let values = Values::new(&command, &matches, &layer);
     let mut parsed = resolve(&matches, &layer, workers).map_err(|stop| layer.locate(stop))?;
     parsed.warnings.extend(observe::filter(parsed.log_level, environment(RUST_LOG)).err());
-    let source = Source { arguments, values };
+    let source = Source { arguments, values, file: mark };
     Ok(Parsed { config: Config { source, ..parsed.config }, ..parsed })
 }
 

@@ -14,13 +14,17 @@ use super::file_workers::{self, FileWorker};
 use super::given::{Given, Layer, Origin};
 use super::ignored;
 use super::sections::{self, POLICY, POLICY_NAME, SECTIONS, Shape, WORKER_TABLES};
+use super::source::FileMark;
 use super::stop::Stop;
+use crate::reload::Contents;
 
 /// What a file says.
 #[derive(Default)]
 pub(super) struct File {
     pub(super) layer: Layer,
     pub(super) workers: Vec<FileWorker>,
+    /// Absent without a file.
+    pub(super) mark: Option<FileMark>,
 }
 
 /// A key of the file with its value.
@@ -74,6 +78,8 @@ impl File {
                 read.put(entry, None, &mut command)?;
             }
         }
+        let is_blank = read.layer.0.is_empty() && read.workers.is_empty();
+        read.mark = Some(FileMark { contents: Contents::of(text.text.as_bytes()), is_blank });
         Ok(read)
     }
 

@@ -1,6 +1,6 @@
 //! The tables `[[workers]]` of the configuration file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use toml::de::DeValue;
 
@@ -11,6 +11,7 @@ use super::stop::Stop;
 use super::workers::plain;
 use crate::api_key::ApiKey;
 use crate::config::StaticWorker;
+use crate::fleet::Identity;
 use crate::upstream::Address;
 
 const KEYS: &[&str] =
@@ -29,17 +30,14 @@ pub(super) struct FileWorker {
 pub(super) fn read(text: &Text<'_>, entry: &Entry<'_>) -> Result<Vec<FileWorker>, Stop> {
     let form = || entry.wrong("are tables; write [[workers]] above the keys of each");
     let DeValue::Array(items) = entry.value else { return Err(form()) };
-    let mut workers: Vec<FileWorker> = Vec::new();
+    let (mut workers, mut known) = (Vec::<FileWorker>::new(), HashMap::new());
     for item in items.iter() {
         let DeValue::Table(table) = item.get_ref() else { return Err(form()) };
         let found = worker(&text.entries(table), text, text.place_of(item))?;
-        let is_same = |known: &&FileWorker| known.worker.address.is_same_worker(&found.worker.address);
-        if let Some(known) = workers.iter().find(is_same) {
-            let url = &found.worker.address.url;
-            return Err(Stop::Wrong(format!(
-                "{}: `{url}` is there already, at {}",
-                found.place, known.place
-            )));
+        let former = known.insert(Identity::of(&found.worker.address), workers.len());
+        if let Some(former) = former {
+            let (url, place, former) = (&found.worker.address.url, &found.place, &workers[former].place);
+            return Err(Stop::Wrong(format!("{place}: `{url}` is there already, at {former}")));
         }
         workers.push(found);
     }

@@ -45,7 +45,7 @@ pub(crate) use self::args::Parsed;
 use self::observe::{LogLevel, RUST_LOG};
 pub use self::policy_section::policy_section;
 pub(crate) use self::readers::whole;
-pub(crate) use self::reload::reload;
+pub(crate) use self::reload::{Reloaded, reload};
 pub(crate) use self::source::Source;
 pub(crate) use self::stop::Stop;
 use crate::config::Config;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use super::args;
 use super::given::Environment;
+use super::workers::NO_WORKERS;
 use crate::config::Config;
 
 /// What the same command line comes to now.
@@ -25,5 +26,7 @@ pub(crate) fn reload(arguments: &[OsString]) -> Result<Reloaded, String> {
 
 fn reload_with(arguments: &[OsString], environment: Environment<'_>) -> Result<Reloaded, String> {
     let parsed = args::parse(arguments.iter().cloned(), environment).map_err(|stop| stop.message())?;
-    Ok(Reloaded { config: parsed.config, warnings: parsed.warnings })
+    // There may be others than those of the configuration.
+    let warnings = parsed.warnings.into_iter().filter(|warning| warning != NO_WORKERS).collect();
+    Ok(Reloaded { config: parsed.config, warnings })
 }

@@ -8,6 +8,7 @@ use clap::{ArgMatches, Command};
 
 use super::given::Layer;
 use super::sections::{self, POLICY, Shape};
+use crate::reload::Contents;
 
 /// The value of one flag.
 #[derive(Clone, PartialEq, Eq)]
@@ -33,18 +34,42 @@ pub(crate) struct Source {
     /// The command line, the name of the program first.
     pub(crate) arguments: Vec<OsString>,
     pub(super) values: Values,
+    /// What is remembered of the file; absent if there is none.
+    pub(crate) file: Option<FileMark>,
+}
+
+/// What tells a file from another one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileMark {
+    pub(crate) contents: Contents,
+    /// It says nothing at all.
+    pub(crate) is_blank: bool,
 }
 
 impl Source {
     /// The flags of which another one says something else, in the order of the help; without those of workers and policy.
     pub(crate) fn changes(&self, other: &Self) -> Vec<String> {
-        let said = |values: &Values, id: &str| {
-            values.0.iter().find(|value| value.id == id).map(|value| value.texts.clone())
+        let changed = self.differing(other).filter(|(_, value)| value.section != POLICY);
+        changed.map(|(_, value)| sections::flag(&value.id)).collect()
+    }
+
+    /// The options of policies of which another one says something else, each as `--flag from → to`.
+    pub(crate) fn policy_changes(&self, other: &Self) -> Vec<String> {
+        let changed =
+            self.differing(other).filter(|(_, value)| value.section == POLICY && value.id != POLICY);
+        let line = |(before, now): (&Value, &Value)| {
+            let said =
+                |value: &Value| value.texts.as_ref().map_or("default".to_owned(), |texts| texts.join(" "));
+            format!("{} {} → {}", sections::flag(&now.id), said(before), said(now))
         };
-        let is_elsewhere = |value: &&Value| value.section != POLICY && value.id != "worker_urls";
-        let values = other.values.0.iter().filter(is_elsewhere);
-        let changed = values.filter(|value| said(&self.values, &value.id) != Some(value.texts.clone()));
-        changed.map(|value| sections::flag(&value.id)).collect()
+        changed.map(line).collect()
+    }
+
+    /// The flags that say one thing here and another one there; without that of workers, which come from elsewhere too.
+    fn differing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = (&'a Value, &'a Value)> {
+        // Both are all flags, in one order.
+        let pairs = self.values.0.iter().zip(&other.values.0);
+        pairs.filter(|(before, now)| before.texts != now.texts && now.id != "worker_urls")
     }
 }
 

@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::absent;
 use super::given::Origin;
 use crate::server::ServeError;
+use crate::upstream::without_userinfo;
 
 /// What ends the program before it begins.
 #[derive(Debug)]
@@ -86,6 +87,9 @@ impl From<clap::Error> for Stop {
         let parts = text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim);
         let line = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
         let line = line.replace(" tip:", "; tip:");
+        // What was typed in the wrong place may be a URL with a password.
+        let line: Vec<_> = line.split(' ').map(without_userinfo).collect();
+        let line = line.join(" ");
         Self::Wrong(line.trim_start_matches("error: ").replace(" For more information, try '--help'.", ""))
     }
 }

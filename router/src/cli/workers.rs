@@ -1,6 +1,6 @@
 //! The workers that are known from the start, and how workers come and go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
@@ -10,10 +10,14 @@ use super::file_workers::FileWorker;
 use super::readers::{MAX_SECONDS, NS_PER_SECOND, number, seconds, whole, words};
 use super::stop::Stop;
 use crate::config::StaticWorker;
-use crate::fleet::Terms;
+use crate::fleet::{Identity, MAX_WORKERS, Terms};
 use crate::upstream::Address;
 
 const URLS: &str = "--worker-urls";
+
+/// What is said where there are none.
+pub(super) const NO_WORKERS: &str =
+    "no workers: every request is answered with 503 until there are some; see --worker-urls";
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Workers")]
@@ -24,7 +28,7 @@ pub(super) struct WorkerArgs {
     /// Seconds that a worker may take until its first good probe; then it has failed
     #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = whole(1..=MAX_SECONDS))]
     worker_startup_timeout_secs: u64,
-    /// Seconds that the running requests of a worker that is taken out may go on
+    /// Seconds for which the running requests of a worker that is taken out are waited for; then it is gone, and they go on
     #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = whole(0..=MAX_SECONDS))]
     worker_drain_timeout_secs: u64,
     /// Seconds for which a new or recovered worker is warmed up; 0: not at all
@@ -58,8 +62,7 @@ impl WorkerArgs {
     pub(super) fn resolve(self, file: Vec<FileWorker>, warnings: &mut Vec<String>) -> Result<Workers, Stop> {
         let workers = workers(&self.worker_urls, file)?;
         if workers.is_empty() {
-            let remedy = "every request is answered with 503 until there are some; see --worker-urls";
-            warnings.push(format!("no workers: {remedy}"));
+            warnings.push(NO_WORKERS.to_owned());
         }
         let duration_ns = self.worker_warmup_secs * NS_PER_SECOND;
         Ok(Workers {
@@ -75,25 +78,35 @@ impl WorkerArgs {
 
 /// Those of the flag and those of the file's tables, in this order.
 fn workers(given: &[String], file: Vec<FileWorker>) -> Result<Vec<StaticWorker>, Stop> {
-    let mut workers: Vec<StaticWorker> = Vec::new();
+    let (mut workers, mut known) = (Vec::new(), HashSet::new());
     for url in words(given) {
         let address = Address::parse(url).map_err(|error| match url.contains(',') {
             true => Stop::wrong(URLS, "there is a comma; write blanks between URLs"),
             false => Stop::wrong(URLS, error),
         })?;
-        if workers.iter().any(|known| known.address.is_same_worker(&address)) {
+        if !known.insert(Identity::of(&address)) {
             return Err(Stop::wrong(URLS, format!("`{url}` is given twice")));
+        }
+        if known.len() > MAX_WORKERS {
+            return Err(Stop::wrong(URLS, format!("`{url}` is one too many: {}", most())));
         }
         workers.push(plain(address));
     }
     for FileWorker { worker, place } in file {
-        if workers.iter().any(|known| known.address.is_same_worker(&worker.address)) {
-            let url = &worker.address.url;
+        let url = &worker.address.url;
+        if !known.insert(Identity::of(&worker.address)) {
             return Err(Stop::wrong(URLS, format!("`{url}` is given here and at {place}")));
+        }
+        if known.len() > MAX_WORKERS {
+            return Err(Stop::Wrong(format!("{place}: `{url}` is one too many: {}", most())));
         }
         workers.push(worker);
     }
     Ok(workers)
+}
+
+fn most() -> String {
+    format!("a router has {MAX_WORKERS} workers at most")
 }
 
 /// A worker of which nothing is known but where it is.

@@ -22,6 +22,9 @@ const MODEL_INFO: [&str; 2] = ["/model_info", "/get_model_info"];
 /// What is another one after each start, by any of these names; SGLang's is `startup_time`.
 const INSTANCE: &[&str] = &["instance_id", "startup_time", "start_time", "started_at"];
 
+/// Longest text that a worker may say of itself; what is longer is not believed.
+const MAX_NAME_BYTES: usize = 1024;
+
 /// For each thing that is asked.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -121,10 +124,13 @@ fn learn(shared: &Arc<Shared>, member: &Member, facts: Facts) {
         tracing::warn!(worker = %member.address.url, "was started anew; its cache is taken for empty");
         shared.forget_cache(member.id);
     }
-    if let (None, Some(model)) = (member.terms().model, &facts.model)
-        && shared.books.lock().router.set_model(member.id, Some(model.clone()))
+    // Operators' word goes before it: whether they have given one is looked at under the lock under which they give it.
+    let mut books = shared.books.lock();
+    if let (true, Some(model)) = (member.is_model_open(), &facts.model)
+        && books.router.set_model(member.id, Some(model.clone()))
     {
         tracing::info!(worker = %member.address.url, model, "serves");
+        shared.turns.notify_waiters();
     }
     member.set_facts(facts);
 }
@@ -151,7 +157,9 @@ async fn answer(shared: &Shared, member: &Member, paths: &[&'static str]) -> Res
 fn facts(models: Option<&[u8]>, server: &Map<String, Value>, model: &Map<String, Value>) -> Facts {
     let text = |from: &Map<String, Value>, key: &str| {
         let value = from.get(key)?;
-        value.as_str().map(str::to_owned).or_else(|| value.as_number().map(ToString::to_string))
+        let text =
+            value.as_str().map(str::to_owned).or_else(|| value.as_number().map(ToString::to_string))?;
+        is_name(&text).then_some(text)
     };
     let number = |key: &str| server.get(key).and_then(Value::as_u64);
     let one_of = |keys: &[&str]| keys.iter().find_map(|key| text(server, key));
@@ -173,7 +181,17 @@ fn facts(models: Option<&[u8]>, server: &Map<String, Value>, model: &Map<String,
 /// The model that a list begins with; adapters come behind it.
 fn served(body: &[u8]) -> Option<String> {
     let models: Models = serde_json::from_slice(body).ok()?;
-    models.data.into_iter().find(|model| model.parent.is_none()).map(|model| model.id)
+    models
+        .data
+        .into_iter()
+        .find(|model| model.parent.is_none())
+        .map(|model| model.id)
+        .filter(|id| is_name(id))
+}
+
+/// Whether it may be shown: it becomes a label of metrics, and a part of lines.
+fn is_name(text: &str) -> bool {
+    text.len() <= MAX_NAME_BYTES
 }
 
 #[cfg(test)]
@@ -191,6 +209,9 @@ mod tests {
         assert_eq!(served(list).as_deref(), Some("m"));
         assert_eq!(served(br#"{"data":[]}"#), None);
         assert_eq!(served(b"not found"), None);
+        let named =
+            |length: usize| served(format!(r#"{{"data":[{{"id":"{}"}}]}}"#, "m".repeat(length)).as_bytes());
+        assert_eq!((named(1024).map(|name| name.len()), named(1025)), (Some(1024), None));
     }
 
     #[test]

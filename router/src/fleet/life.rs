@@ -15,7 +15,7 @@ use crate::shared::Shared;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Begins a worker's life.
+/// Begins a worker's life, or goes on with it under other terms.
 pub(super) fn begin(shared: &Arc<Shared>, member: &Arc<Member>) {
     let newcomer = shared.newcomers.announce();
     let live = live(Arc::clone(shared), Arc::clone(member), newcomer);
@@ -47,6 +47,11 @@ async fn arrive(
     newcomer: Newcomer,
 ) -> Option<bool> {
     match health {
+        // It goes on under other terms. Where nobody is to look any more it is taken for healthy.
+        _ if member.stage() == Stage::Ready => {
+            shared.set_healthy(member.id, true);
+            Some(true)
+        }
         Some(health) => come(shared, member, health, newcomer).await,
         // Nobody can say when it is there, so it is there.
         None => join(shared, member).then_some(false),
@@ -105,6 +110,8 @@ fn join(shared: &Shared, member: &Member) -> bool {
 fn fail(shared: &Shared, member: &Member, problem: &str) {
     let seconds = shared.rounds.startup_timeout.as_secs();
     let reason = format!("not there within {seconds} s: {problem}");
-    tracing::error!(worker = %member.address.url, "{reason}; register it again once it is there");
-    member.advance(Stage::is_coming, Stage::Failed(reason));
+    if member.advance(Stage::is_coming, Stage::Failed(reason.clone())) {
+        tracing::error!(worker = %member.address.url, "{reason}; register it again once it is there");
+        shared.turns.notify_waiters();
+    }
 }

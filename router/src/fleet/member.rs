@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Instant, SystemTime};
 
 use http::HeaderValue;
 use parking_lot::{Mutex, RwLock};
@@ -35,7 +35,9 @@ pub(crate) struct Member {
     pub(crate) since: Instant,
     terms: RwLock<Terms>,
     facts: RwLock<Facts>,
-    stage: Mutex<Stage>,
+    /// How far it has come, and since when.
+    stage: Mutex<(Stage, SystemTime)>,
+    pub(super) ends: Ends,
     /// What goes on about it in the background.
     task: Mutex<Option<AbortHandle>>,
 }
@@ -79,10 +81,19 @@ pub(crate) enum Stage {
     Probing(Option<String>),
     /// It gets requests while it is healthy.
     Ready,
+    /// It is to leave, and gets requests until another one is there for them.
+    Staying,
     /// It gets no more of them.
     Draining,
     /// It did not come within its time.
     Failed(String),
+}
+
+/// The ends of a worker's requests, for one who waits for the last of them.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    is_waiting: AtomicBool,
+    news: Notify,
 }
 
 /// What requests saw of a worker since somebody asked last.
@@ -108,7 +119,8 @@ impl Member {
             since: Instant::now(),
             terms: RwLock::new(terms),
             facts: RwLock::default(),
-            stage: Mutex::new(Stage::Pending),
+            stage: Mutex::new((Stage::Pending, SystemTime::now())),
+            ends: Ends::default(),
             task: Mutex::new(None),
         }
     }
@@ -122,8 +134,17 @@ impl Member {
         self.terms.read().clone()
     }
 
-    pub(crate) fn change_terms(&self, change: impl FnOnce(&mut Terms)) {
-        change(&mut self.terms.write());
+    /// Whether nobody but itself says which model it serves.
+    pub(super) fn is_model_open(&self) -> bool {
+        self.terms.read().model.is_none()
+    }
+
+    /// Changes them; what they were, and what they are.
+    pub(super) fn change_terms(&self, change: impl FnOnce(&mut Terms)) -> (Terms, Terms) {
+        let mut terms = self.terms.write();
+        let before = terms.clone();
+        change(&mut terms);
+        (before, terms.clone())
     }
 
     pub(crate) fn facts(&self) -> Facts {
@@ -135,17 +156,34 @@ impl Member {
     }
 
     pub(crate) fn stage(&self) -> Stage {
+        self.stage.lock().0.clone()
+    }
+
+    /// The same, and since when.
+    pub(crate) fn stage_since(&self) -> (Stage, SystemTime) {
         self.stage.lock().clone()
+    }
+
+    /// Whether it may still become ready by itself.
+    pub(crate) fn is_coming(&self) -> bool {
+        self.stage.lock().0.is_coming()
     }
 
     /// Comes to another stage, if it is in one of which `from` is true; whether it was.
     pub(crate) fn advance(&self, from: impl FnOnce(&Stage) -> bool, to: Stage) -> bool {
         let mut stage = self.stage.lock();
-        let may = from(&stage);
+        let may = from(&stage.0);
         if may {
-            *stage = to;
+            *stage = (to, SystemTime::now());
         }
         may
+    }
+
+    /// A request there has ended, which the core has been told of.
+    pub(crate) fn request_ended(&self) {
+        if self.ends.is_waiting.load(Ordering::Acquire) {
+            self.ends.news.notify_one();
+        }
     }
 
     /// What goes on about it from now on; what went on before ends.
@@ -205,7 +243,7 @@ impl Stage {
             Self::Pending => "pending",
             Self::Probing(_) => "probing",
             Self::Ready => "ready",
-            Self::Draining => "draining",
+            Self::Staying | Self::Draining => "draining",
             Self::Failed(_) => "failed",
         }
     }
@@ -213,6 +251,25 @@ impl Stage {
     /// Whether it may still become ready by itself.
     pub(crate) fn is_coming(&self) -> bool {
         matches!(self, Self::Pending | Self::Probing(_))
+    }
+
+    /// Whether it was told to leave.
+    pub(crate) fn is_leaving(&self) -> bool {
+        matches!(self, Self::Staying | Self::Draining)
+    }
+}
+
+// === impl Ends ===
+
+impl Ends {
+    /// From now on each of them is news.
+    pub(super) fn watch(&self) {
+        self.is_waiting.store(true, Ordering::Release);
+    }
+
+    /// Waits for the next one; several may be one.
+    pub(super) async fn next(&self) {
+        self.news.notified().await;
     }
 }
 

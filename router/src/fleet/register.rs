@@ -1,5 +1,5 @@
 //! How a worker is made known. The place of a URL is taken at once, under the lock: whoever registers it at the same time
-//! gets the same worker.
+//! gets the same worker. And how what was said of it is changed.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ pub(crate) const MAX_WORKERS: usize = 10_000;
 
 /// What came of a registration.
 #[derive(Debug)]
+#[must_use]
 pub(crate) enum Registered {
     /// It is new.
     New(Arc<Member>),
@@ -30,7 +31,7 @@ pub(crate) fn register(shared: &Arc<Shared>, address: &Address, terms: Terms) ->
     let now_ns = shared.clock.now_ns();
     let mut books = shared.books.lock();
     match books.find(identity) {
-        Some(former) if matches!(former.stage(), Stage::Draining | Stage::Failed(_)) => {
+        Some(former) if former.stage().is_leaving() || matches!(former.stage(), Stage::Failed(_)) => {
             books.remove(now_ns, &former);
             shared.belief.remove(former.id);
         }
@@ -48,4 +49,23 @@ pub(crate) fn register(shared: &Arc<Shared>, address: &Address, terms: Terms) ->
     life::begin(shared, &member);
     drop(books);
     Registered::New(member)
+}
+
+/// Changes what operators say of a worker. It is as if it had been registered so, but that it keeps its requests and what
+/// is believed of its cache.
+pub(crate) fn set_terms(shared: &Arc<Shared>, member: &Arc<Member>, change: impl FnOnce(&mut Terms)) {
+    // Whoever learns from the worker what it serves looks at the terms under this lock too.
+    let mut books = shared.books.lock();
+    let (before, now) = member.change_terms(change);
+    if before.model != now.model {
+        // What nobody says any more is what the worker says.
+        let model = now.model.or_else(|| member.facts().model);
+        books.router.set_model(member.id, model);
+        shared.turns.notify_waiters();
+    }
+    let is_there = books.find(member.identity).is_some_and(|known| known.id == member.id);
+    let stage = member.stage();
+    if before.health_check != now.health_check && is_there && (stage.is_coming() || stage == Stage::Ready) {
+        life::begin(shared, member);
+    }
 }

@@ -312,7 +312,7 @@ fn the_gateways_branches_are_our_reasons_and_stay_with_their_policy() {
     for (worker, keys) in live.workers.iter_mut().zip([3, 4]) {
         worker.routing_keys = Some(keys);
     }
-    let text = counters.metrics.render(live);
+    let text = counters.metrics.render(live, Format::Plain);
     let shown: BTreeSet<_> = text.lines().filter(|line| line.contains("branch=")).collect();
     let expected = [
         r#"smg_manual_policy_branch_total{branch="no_routing_id"} 0"#,
@@ -342,8 +342,12 @@ fn what_the_gateway_shows_is_shown_or_said_to_be_missing() {
         counters.metrics.set_policy(policy(row.name));
         let mut live = live(&counters.workers, 0..2);
         live.remembered_keys = Some(0);
-        let text = counters.metrics.render(live);
-        ours.extend(parse(&text).iter().map(|(name, family)| ((*name).to_owned(), family.kind.to_owned())));
+        let text = counters.metrics.render(live, Format::OpenMetrics);
+        ours.extend(
+            parse(Format::OpenMetrics, &text)
+                .iter()
+                .map(|(name, family)| ((*name).to_owned(), family.kind.to_owned())),
+        );
     }
     let expected = FAMILIES.iter().chain(OF_POLICIES);
     let expected: BTreeSet<_> =

@@ -5,6 +5,7 @@ use http::{HeaderValue, Method, Request, StatusCode};
 use super::access::{Guard, Visitor, changes};
 use crate::access_log::excerpt;
 use crate::config::Settings;
+use crate::upstream::without_userinfo;
 
 /// A call that the line is about.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ impl Call {
         let is_wanted = settings.audit && guard == Guard::Admin && changes(request.method());
         is_wanted.then(|| Self {
             method: request.method().clone(),
-            path: excerpt(request.uri().path()),
+            path: excerpt(&shown(request.uri().path())),
             id: id.clone(),
         })
     }
@@ -41,5 +42,14 @@ impl Call {
         // Foreign texts are quoted and escaped: none can end the line.
         let (path, request_id) = (&self.path, self.id.to_str().unwrap_or_default());
         tracing::info!(target: "audit", method, ?path, ?key_id, ?key_name, status, request_id, "admin call");
+    }
+}
+
+/// A path without the password that a worker's URL in it may hold.
+fn shown(path: &str) -> String {
+    const WORKERS: &str = "/workers/";
+    match path.split_once(WORKERS) {
+        Some((before, worker)) => format!("{before}{WORKERS}{}", without_userinfo(worker)),
+        None => path.to_owned(),
     }
 }

@@ -58,6 +58,7 @@ impl Lease {
             let is_lost = cached_tokens.is_some_and(told);
             let finished = books.router.finish(now_ns, self.assignment.lease, outcome);
             drop(books);
+            self.member.request_ended();
             if is_lost {
                 let worker = &self.member.address.url;
                 tracing::warn!(%worker, "its cache holds nothing of what was sent there; taken for empty");

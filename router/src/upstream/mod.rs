@@ -12,7 +12,7 @@ mod pool;
 mod probe;
 mod socket;
 
-pub(crate) use address::Address;
+pub(crate) use address::{Address, without_userinfo};
 pub(crate) use call::{CallError, Callee, call};
 pub(crate) use connection::Connection;
 use connection::ExchangeError;

@@ -2,23 +2,31 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use crate::common::{Latch, Router, Worker, wait_until};
+use crate::common::{Client, Latch, Log, Router, Worker, wait_until};
 
 const PROMPT: &[u8] =
     br#"{"text":"a prompt that is long enough to be remembered by whoever has seen it once before"}"#;
 
 /// A file that names a policy and workers, and is written anew at one blow.
-struct File(tempfile::TempDir);
+pub(crate) struct File(tempfile::TempDir);
 
 impl File {
+    /// One that says this.
+    pub(crate) fn of(text: &str) -> Self {
+        let file = Self(tempfile::tempdir().expect("a directory"));
+        file.write(text);
+        file
+    }
+
     fn new(policy: &str, workers: &[&Worker]) -> Self {
         let file = Self(tempfile::tempdir().expect("a directory"));
         file.say(policy, workers);
         file
     }
 
-    fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         self.0.path().join("router.toml").to_str().expect("UTF-8").to_owned()
     }
 
@@ -27,10 +35,15 @@ impl File {
         self.write(&format!("[policy]\nname = \"{policy}\"\n{}", workers.collect::<String>()));
     }
 
-    fn write(&self, text: &str) {
+    pub(crate) fn write(&self, text: &str) {
         let new = self.0.path().join("new");
         std::fs::write(&new, text).expect("a file");
         std::fs::rename(new, self.path()).expect("a file");
+    }
+
+    /// Writes over what is there.
+    fn write_in_place(&self, text: &str) {
+        std::fs::write(self.path(), text).expect("a file");
     }
 }
 
@@ -40,15 +53,30 @@ fn urls(router: &Router) -> Vec<String> {
     workers.iter().map(|worker| worker["url"].as_str().expect("a URL").to_owned()).collect()
 }
 
+/// How often the log says that the file has been read.
+fn readings(log: &Log) -> usize {
+    log.lines().iter().filter(|line| line.contains("configuration read again")).count()
+}
+
+/// Has the file read, and waits until it is.
+pub(crate) fn reload(router: &Router, log: &Log) {
+    let before = readings(log);
+    router.signal("HUP");
+    // The last line that may come of it.
+    wait_until("the file to be read", || readings(log) > before);
+}
+
 fn policy_is(router: &Router, policy: &str) -> bool {
     router.metric(&format!("smg_router_decisions_total{{policy=\"{policy}\"")).is_some()
 }
 
 #[test]
 fn workers_come_and_go_by_the_file_and_no_request_is_lost() {
-    let workers = [Worker::fixed("{}"), Worker::fixed("{}"), Worker::fixed("{}")];
+    let go = Latch::default();
+    let workers = [(); 3].map(|()| streaming(&go));
     let file = File::new("round_robin", &[&workers[0], &workers[1]]);
-    let router = Arc::new(Router::start(&[], &["--config", &file.path()]));
+    let router = Arc::new(Router::start(&[], &["--config", &file.path(), "--disable-retries"]));
+    let mut streams = [(); 4].map(|()| held_stream(&router));
     let (over, failed) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
     let clients = [(); 4].map(|()| {
         let (router, over, failed) = (Arc::clone(&router), Arc::clone(&over), Arc::clone(&failed));
@@ -61,26 +89,31 @@ fn workers_come_and_go_by_the_file_and_no_request_is_lost() {
             }
         })
     });
-    for kept in [[1, 2], [2, 0], [0, 1]].into_iter().cycle().take(9) {
+    let policies = ["cache_aware", "random", "power_of_two", "round_robin"].into_iter().cycle();
+    for (kept, policy) in [[1, 2], [2, 0], [0, 1]].into_iter().cycle().zip(policies).take(9) {
         let wanted = kept.map(|at| &workers[at]);
-        file.say("round_robin", &wanted);
+        file.say(policy, &wanted);
         router.signal("HUP");
         let expected = wanted.map(Worker::url);
         wait_until("the fleet to be that of the file", || {
             let now = urls(&router);
-            now.len() == 2 && expected.iter().all(|url| now.contains(url))
+            // Those that leave have their streams, which are waited for.
+            expected.iter().all(|url| now.contains(url))
         });
+        wait_until("the policy", || policy_is(&router, policy));
     }
     over.store(true, Ordering::SeqCst);
     clients.into_iter().for_each(|client| client.join().expect("no panic"));
     assert_eq!(*failed.lock().expect("not poisoned"), [0_u16; 0]);
+    go.open();
+    streams.iter_mut().for_each(assert_ends_well);
+    wait_until("the fleet to be that of the file alone", || urls(&router).len() == 2);
 }
 
-#[test]
-fn what_runs_on_a_worker_that_the_file_drops_goes_on() {
-    let go = Latch::default();
+/// A worker that answers at once, but the second half of a stream when it is let.
+fn streaming(go: &Latch) -> Worker {
     let when = go.clone();
-    let leaving = Worker::start(move |conn, request| {
+    Worker::start(move |conn, request| {
         if request.body == PROMPT {
             conn.answer("200 OK", "", b"old");
             return true;
@@ -89,21 +122,38 @@ fn what_runs_on_a_worker_that_the_file_drops_goes_on() {
         conn.chunk(b"data: 1\n\n");
         when.wait();
         conn.chunk(b"data: 2\n\n");
-        conn.write("0\r\n\r\n");
+        conn.end_stream();
         true
-    });
-    let staying = Worker::fixed("{}");
-    let file = File::new("round_robin", &[&leaving]);
-    let router = Router::start(&[], &["--config", &file.path()]);
+    })
+}
+
+/// A stream of which the first half has come.
+fn held_stream(router: &Router) -> Client {
     let mut client = router.client();
     client.send_post("/generate", "", br#"{"text":"a","stream":true}"#);
     assert_eq!(client.reader.head().expect("a head").expect("a head").status(), 200);
     assert_eq!(client.reader.chunk().expect("a chunk"), b"data: 1\n\n");
+    client
+}
+
+fn assert_ends_well(client: &mut Client) {
+    assert_eq!(client.reader.chunk().expect("a chunk"), b"data: 2\n\n");
+    assert_eq!(client.reader.chunk().expect("the end"), b"");
+}
+
+#[test]
+fn what_runs_on_a_worker_that_the_file_drops_goes_on() {
+    let go = Latch::default();
+    let leaving = streaming(&go);
+    let staying = Worker::fixed("{}");
+    let file = File::new("round_robin", &[&leaving]);
+    let router = Router::start(&[], &["--config", &file.path()]);
+    let mut client = held_stream(&router);
     file.say("round_robin", &[&staying]);
     router.signal("HUP");
     wait_until("new requests to go elsewhere", || router.post("/generate", PROMPT).text() == "{}");
     go.open();
-    assert_eq!(client.reader.chunk().expect("a chunk"), b"data: 2\n\n");
+    assert_ends_well(&mut client);
     wait_until("it to be gone", || urls(&router) == [staying.url()]);
 }
 
@@ -112,7 +162,7 @@ fn another_policy_rules_and_what_the_index_knew_is_still_known() {
     let workers = [Worker::fixed("{}"), Worker::fixed("{}")];
     let fleet = [&workers[0], &workers[1]];
     let file = File::new("cache_aware", &fleet);
-    let router = Router::start(&[], &["--config", &file.path(), "--decision-headers"]);
+    let (router, log) = Router::start_logged(&[], &["--config", &file.path(), "--decision-headers"]);
     let ask = || {
         let answer = router.post("/generate", PROMPT);
         let field = |name: &str| answer.header(name).map(str::to_owned);
@@ -129,9 +179,8 @@ fn another_policy_rules_and_what_the_index_knew_is_still_known() {
     assert_ne!(turns[0], turns[1]);
 
     file.say("cache_aware", &fleet);
-    router.signal("HUP");
-    wait_until("the first policy", || !policy_is(&router, "power_of_two") && ask().1 == known.1);
-    assert_eq!(ask(), known);
+    reload(&router, &log);
+    assert_eq!(ask(), known, "the first one that asks");
 }
 
 #[test]
@@ -157,4 +206,153 @@ fn what_waits_for_the_next_start_is_named() {
     let is_told = |line: &String| line.contains("next start") && line.contains("--seed");
     wait_until("the warning", || log.lines().iter().any(is_told));
     wait_until("the policy", || policy_is(&router, "random"));
+}
+
+/// The files that come of writing one in place, step by step; each has a content of its own.
+fn half_written(workers: &[&Worker], step: usize) -> String {
+    let tables = workers.iter().map(|worker| format!("[[workers]]\nurl = \"{}\"\n", worker.url()));
+    match step % workers.len() {
+        // All of its keys are still to come.
+        0 => format!("# {step}\n"),
+        whole_tables => format!("# {step}\n{}", tables.take(whole_tables).collect::<String>()),
+    }
+}
+
+#[test]
+fn a_file_that_is_written_in_place_is_not_read_before_it_is_whole() {
+    let workers = [Worker::fixed("{}"), Worker::fixed("{}"), Worker::fixed("{}")];
+    let fleet = workers.each_ref();
+    let file = File::new("round_robin", &fleet);
+    let (router, log) = Router::start_logged(&[], &["--config", &file.path()]);
+    let is_whole = || urls(&router) == fleet.map(Worker::url);
+    // For longer than it takes to look at it three times.
+    let end = Instant::now() + Duration::from_secs(7);
+    for step in 0.. {
+        file.write_in_place(&half_written(&fleet, step));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(is_whole(), "half a file was taken over: {:?}", log.lines());
+        if Instant::now() > end {
+            break;
+        }
+    }
+    file.say("random", &fleet);
+    wait_until("the whole file", || {
+        policy_is(&router, "random") || {
+            router.post("/generate", PROMPT);
+            false
+        }
+    });
+    assert!(is_whole());
+    assert_eq!(readings(&log), 1);
+}
+
+#[test]
+fn a_file_that_says_nothing_takes_no_worker_out() {
+    let worker = Worker::fixed("{}");
+    let file = File::new("round_robin", &[&worker]);
+    let (router, log) = Router::start_logged(&[], &["--config", &file.path()]);
+    let complaints = || log.lines().iter().filter(|line| line.contains("says nothing at all")).count();
+    for (number, text) in ["", "# workers: none\n", "[fleet]\n"].into_iter().enumerate() {
+        file.write(text);
+        router.signal("HUP");
+        wait_until("the complaint", || complaints() == number + 1);
+        assert_eq!(urls(&router), [worker.url()]);
+    }
+    let line = log.lines().into_iter().find(|line| line.contains("says nothing")).expect("a line");
+    assert!(line.contains("ERROR") && line.contains("worker_urls = []"), "{line}");
+    file.write("[fleet]\nworker_urls = []\n");
+    router.signal("HUP");
+    wait_until("it to be gone", || urls(&router).is_empty());
+}
+
+#[test]
+fn a_reload_tells_what_it_has_changed_and_what_it_has_not() {
+    let workers = [Worker::fixed("{}"), Worker::fixed("{}")];
+    let [one, other] = workers.each_ref().map(Worker::url);
+    let text =
+        |seed: u32, policy: &str, workers: &str| format!("seed = {seed}\n[policy]\n{policy}\n{workers}");
+    let table = |url: &str, more: &str| format!("[[workers]]\nurl = \"{url}\"\n{more}\n");
+    let first = text(1, "name = \"random\"", &table(&one, ""));
+    let file = File::of(&first);
+    let (router, log) = Router::start_logged(&[], &["--config", &file.path()]);
+    let told = |text: &str| {
+        file.write(text);
+        reload(&router, &log);
+        let lines = log.lines();
+        let line = lines.iter().rfind(|line| line.contains("configuration read again")).expect("a line");
+        line.split_once("read again: ").expect("what has changed").1.trim_end().to_owned()
+    };
+    assert!(told(&first).starts_with("nothing has changed"));
+    let second = told(&text(7, "name = \"cache_aware\"\ncache_threshold = 0.5", &table(&other, "")));
+    for part in [
+        "policy random → cache_aware",
+        "--cache-threshold default → 0.5",
+        &format!("1 worker added: {other}"),
+        &format!("1 worker removed: {one}"),
+    ] {
+        assert!(second.contains(part), "{part}: {second}");
+    }
+    let third = told(&text(7, "name = \"cache_aware\"", &table(&other, "priority = 7")));
+    assert!(
+        third.starts_with(&format!("--cache-threshold 0.5 → default; 1 worker changed: {other}")),
+        "{third}"
+    );
+    // With the first seed again nothing waits for a start any more.
+    told(&text(1, "name = \"cache_aware\"", &table(&other, "priority = 7")));
+    let later = || log.lines().iter().filter(|line| line.contains("next start: --seed")).count();
+    wait_until("both warnings", || later() == 2);
+    told(&text(1, "name = \"cache_aware\"", &table(&other, "priority = 7")));
+    assert_eq!(later(), 2);
+    assert!(log.lines().iter().all(|line| !line.contains("answered with 503")), "somebody was always there");
+}
+
+#[test]
+fn a_fleet_is_called_empty_only_if_it_is() {
+    let workers = [Worker::fixed("{}"), Worker::fixed("{}")];
+    let file = File::new("round_robin", &[&workers[0]]);
+    let (router, log) = Router::start_logged(&[], &["--config", &file.path()]);
+    let added = format!(r#"{{"url":"{}"}}"#, workers[1].url());
+    assert_eq!(router.post("/workers", added.as_bytes()).status(), 202);
+    let empty = || log.lines().iter().filter(|line| line.contains("answered with 503")).count();
+    file.write("[fleet]\nworker_urls = []\n");
+    reload(&router, &log);
+    wait_until("the other one to be alone", || urls(&router) == [workers[1].url()]);
+    reload(&router, &log);
+    assert_eq!(empty(), 0);
+    router.client().send(format!("DELETE /workers/{} HTTP/1.1\r\nHost: x\r\n\r\n", workers[1].address));
+    wait_until("it to be gone", || urls(&router).is_empty());
+    reload(&router, &log);
+    wait_until("the warning", || empty() == 1);
+}
+
+#[test]
+fn options_of_the_policy_that_rules_are_taken_over() {
+    let workers = [Worker::fixed("{}"), Worker::fixed("{}")];
+    let tables: String =
+        workers.iter().map(|worker| format!("[[workers]]\nurl = \"{}\"\n", worker.url())).collect();
+    let text = |options: &str| format!("[policy]\nname = \"cache_aware\"\n{options}\n{tables}");
+    let file = File::of(&text("cache_threshold = 0.3"));
+    let (router, log) = Router::start_logged(&[], &["--config", &file.path(), "--decision-headers"]);
+    // Of the second prompt's characters about half are known.
+    let reason = |topic: &str| {
+        let beginning = format!("{topic} ").repeat(100);
+        let ask = |end: &str| {
+            let body =
+                serde_json::json!({"text": beginning.clone() + &format!("{end} ").repeat(100)}).to_string();
+            router.post("/generate", body.as_bytes())
+        };
+        ask("first");
+        ask("other").header("x-router-reason").expect("a reason").to_owned()
+    };
+    assert_eq!(reason("alpha"), "cache_hit");
+    file.write(&text("cache_threshold = 0.9"));
+    reload(&router, &log);
+    assert_ne!(reason("betas"), "cache_hit");
+    let chars = || router.metric("smg_worker_index_chars{").expect("a gauge");
+    let before = chars();
+    assert!(before > 1000.0, "{before}");
+    file.write(&text("cache_threshold = 0.3\nmax_tree_size = 1000"));
+    reload(&router, &log);
+    assert_eq!(reason("gamma"), "cache_hit");
+    wait_until("what is too much to be forgotten", || chars() <= 1000.0);
 }

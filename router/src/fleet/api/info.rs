@@ -1,6 +1,7 @@
 //! What is told of workers.
 
 use std::collections::BTreeMap;
+use std::time::UNIX_EPOCH;
 
 use router_core::Role;
 use serde::Serialize;
@@ -8,6 +9,9 @@ use serde_json::{Value, json};
 
 use crate::fleet::{Facts, Member, Stage, Standing, Terms};
 use crate::shared::Shared;
+
+/// Why a worker that is to leave gets requests.
+const STAYING: &str = "still gets requests: no other worker is ready for them, and one is on its way";
 
 /// The answer to `GET /workers`.
 #[derive(Serialize)]
@@ -79,15 +83,19 @@ pub(super) fn one(shared: &Shared, member: &Member) -> Option<WorkerInfo> {
 fn info(shared: &Shared, worker: &Standing) -> WorkerInfo {
     let member = &worker.member;
     let Terms { priority, cost, labels, health_check, .. } = member.terms();
-    let stage = member.stage();
+    let (stage, since) = member.stage_since();
     let (reason, job) = match &stage {
         Stage::Pending => (None, Some("pending")),
         Stage::Probing(problem) => (problem.clone(), Some("processing")),
         Stage::Failed(problem) => (Some(problem.clone()), Some("failed")),
+        Stage::Staying => (Some(STAYING.to_owned()), None),
         Stage::Ready | Stage::Draining => (None, None),
     };
     let job_status = job.map(|status| {
-        json!({"job_type": "AddWorker", "worker_url": member.address.url, "status": status, "message": reason})
+        // Seconds since 1970, as in the gateway.
+        let timestamp = since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        json!({"job_type": "AddWorker", "worker_url": member.address.url, "status": status, "message": reason,
+            "timestamp": timestamp})
     });
     WorkerInfo {
         id: member.identity.to_string(),

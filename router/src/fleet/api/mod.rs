@@ -12,14 +12,14 @@ use hyper::body::Incoming;
 use serde::Serialize;
 use serde_json::json;
 
-use self::change::{Addition, Update};
-use super::{Identity, Member, Registered, drain, register};
+use self::change::{Addition, Change, Newcomer};
+use super::{Identity, Leave, Member, Registered, drain, register, set_terms};
 use crate::body::Body;
 use crate::error::{Answer, Refusal};
 use crate::proxy;
 use crate::server::Context;
 use crate::shared::Shared;
-use crate::upstream::Address;
+use crate::upstream::{Address, without_userinfo};
 
 /// Longest description of a worker, in bytes.
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -84,7 +84,7 @@ fn one(shared: &Shared, member: &Member) -> Response<Body> {
 
 async fn add(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, Problem> {
     let addition: Addition = described(request).await?;
-    let (address, terms) = addition.resolve(shared)?;
+    let Newcomer { address, terms, remark } = addition.resolve(shared)?;
     let (member, message) = match register(shared, &address, terms) {
         Registered::New(member) => {
             tracing::info!(worker = %address.url, "registered");
@@ -92,11 +92,12 @@ async fn add(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Respons
         }
         Registered::Known(member) => (member, "known already, and left as it is; PUT changes it"),
         Registered::Full => {
-            let message = format!("there are {} workers, and no room for more", super::register::MAX_WORKERS);
+            let message = format!("there are {} workers, and no room for more", super::MAX_WORKERS);
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_WORKERS", message));
         }
     };
-    Ok(accepted(&member, message))
+    let message = if remark.is_empty() { message.to_owned() } else { format!("{message}; {remark}") };
+    Ok(accepted(&member, &message))
 }
 
 async fn change(
@@ -105,8 +106,8 @@ async fn change(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Problem> {
     let member = find(shared, id)?;
-    let update: Update = described(request).await?;
-    update.apply(&member)?;
+    let change: Change = described(request).await?;
+    set_terms(shared, &member, change.resolve()?);
     Ok(accepted(&member, "changed"))
 }
 
@@ -127,21 +128,30 @@ fn remove(shared: &Arc<Shared>, id: &str, query: Option<&str>) -> Result<Respons
             })?
         }
     };
-    let message = if drain(shared, &member, limit) {
-        "it gets no new requests, and is removed once those that run there have ended"
-    } else {
-        "it is leaving already"
+    let seconds = limit.as_secs();
+    let removal =
+        format!("it is removed once those that run there have ended, or after {seconds} s, while they go on");
+    let message = match drain(shared, &member, limit) {
+        Leave::Now => format!("it gets no new requests; {removal}"),
+        Leave::Later(stay) => format!(
+            "no other worker is ready for its requests, and one is on its way: until then, {} s at most, it gets new \
+             requests, and then no more; {removal}",
+            stay.as_secs()
+        ),
+        Leave::Already => "it is leaving already".to_owned(),
     };
-    Ok(accepted(&member, message))
+    Ok(accepted(&member, &message))
 }
 
 /// The worker that is meant: by its id, or by its URL.
 fn find(shared: &Shared, id: &str) -> Result<Arc<Member>, Problem> {
-    let text = percent_decoded(id).ok_or_else(|| Problem::bad(format!("`{id}` is not well encoded")))?;
+    let text = percent_decoded(id)
+        .ok_or_else(|| Problem::bad(format!("`{}` is not well encoded", without_userinfo(id))))?;
     let identity = match Identity::parse(&text) {
         Some(identity) => identity,
         None => {
             let address = Address::parse_lenient(&text).map_err(|problem| {
+                let text = without_userinfo(&text);
                 Problem::bad(format!("`{text}` is neither a worker's id nor its URL: {problem}"))
             })?;
             Identity::of(&address)
@@ -218,7 +228,8 @@ impl Problem {
     }
 
     fn not_found(id: &str) -> Self {
-        let message = format!("no worker `{id}`; GET /workers lists those that there are");
+        let message =
+            format!("no worker `{}`; GET /workers lists those that there are", without_userinfo(id));
         Self::new(StatusCode::NOT_FOUND, "WORKER_NOT_FOUND", message)
     }
 

@@ -5,6 +5,10 @@ use serde_json::json;
 use super::{BODY, Engine, add, add_ready, call, call_with, encoded, listed, router, shown, state};
 use crate::common::{Message, wait_until};
 
+fn unix_seconds() -> u64 {
+    std::time::UNIX_EPOCH.elapsed().expect("a time after 1970").as_secs()
+}
+
 #[test]
 fn a_registration_can_be_followed_until_the_worker_is_ready() {
     let engine = Engine::unwell();
@@ -13,6 +17,7 @@ fn a_registration_can_be_followed_until_the_worker_is_ready() {
     let said = json!({"url": engine.url(), "worker_type": "regular", "runtime": "sglang", "bootstrap_port": 8998,
         "tokenizer_path": "/t", "health_check_interval_secs": 1, "max_connection_attempts": 20, "dp_aware": false,
         "made_up": {"at": ["any", "depth"]}});
+    let begun = unix_seconds();
     let answer = call(&router, "POST", "/workers", &said.to_string());
     assert_eq!((answer.status(), answer.header("content-type")), (202, Some("application/json")));
     let body = answer.json();
@@ -20,7 +25,8 @@ fn a_registration_can_be_followed_until_the_worker_is_ready() {
     let place = format!("/workers/{id}");
     assert_eq!((&body["status"], &body["url"]), (&json!("accepted"), &json!(engine.url())));
     assert_eq!((&body["location"], answer.header("location")), (&json!(place), Some(&*place)));
-    assert!(body["message"].is_string() && id.len() == 36, "{body}");
+    let message = body["message"].as_str().expect("a text");
+    assert!(message.contains("read over: `made_up`") && id.len() == 36, "{body}");
 
     let early = router.get(&place).json();
     assert!(["pending", "probing"].contains(&early["state"].as_str().expect("a state")), "{early}");
@@ -31,6 +37,8 @@ fn a_registration_can_be_followed_until_the_worker_is_ready() {
     let job = &probed["job_status"];
     assert_eq!((&job["job_type"], &job["status"]), (&json!("AddWorker"), &json!("processing")));
     assert_eq!((&job["worker_url"], &job["message"]), (&json!(engine.url()), &probed["reason"]));
+    let timestamp = job["timestamp"].as_u64().expect("a time");
+    assert!((begun..=unix_seconds()).contains(&timestamp), "{job}");
     assert_eq!(router.get("/readiness").status(), 503);
     assert_eq!((router.post("/generate", BODY).status(), engine.requests()), (503, 0));
 

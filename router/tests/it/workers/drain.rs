@@ -174,3 +174,66 @@ fn one_that_died_with_its_requests_can_be_removed() {
     wait_until("it to be gone", || is_gone(&router, &ids[0]));
     assert_eq!(series(&router, &dead.url()), [] as [String; 0]);
 }
+
+#[test]
+fn what_still_runs_when_the_time_to_drain_is_over_is_told_of_and_goes_on() {
+    let engine = Engine::start();
+    let (router, log) = Router::start_logged(&[engine.url()], &[]);
+    wait_until("the worker to be ready", || router.get("/readiness").status() == 200);
+    let mut streams = [(); 2].map(|()| held_stream(&router));
+    let answer =
+        call(&router, "DELETE", &format!("/workers/{}?drain_timeout_secs=1", engine.worker.address), "");
+    let message = answer.json()["message"].as_str().expect("a text").to_owned();
+    assert!(message.contains("no new requests") && message.contains("after 1 s"), "{message}");
+    let is_told =
+        |line: &String| line.contains("WARN") && line.contains("goes on") && line.contains("running=2");
+    wait_until("it to be told", || log.lines().iter().any(is_told));
+    assert_eq!(listed(&router), [] as [String; 0]);
+    engine.go.open();
+    streams.iter_mut().for_each(assert_ends_well);
+}
+
+// sgl-project/sglang#38524
+#[test]
+fn the_last_one_waits_for_its_successor_no_longer_than_it_has_time_to_drain() {
+    for seconds in ["0", "1"] {
+        let engine = Engine::start();
+        let router = router(&[]);
+        let id = add_ready(&router, &engine.url());
+        // It does not come.
+        add(&router, &dead_url());
+        let answer = call(&router, "DELETE", &format!("/workers/{id}?drain_timeout_secs={seconds}"), "");
+        let message = answer.json()["message"].as_str().expect("a text").to_owned();
+        if seconds == "0" {
+            assert!(message.starts_with("it gets no new requests"), "{message}");
+        } else {
+            assert!(message.contains("until then, 1 s at most, it gets new requests"), "{message}");
+        }
+        wait_until("it to be gone", || is_gone(&router, &id));
+        router.post("/generate", BODY).assert_refused(503, "no_available_workers");
+    }
+}
+
+#[test]
+fn one_that_leaves_and_still_gets_requests_says_why() {
+    let (engine, next) = (Engine::start(), Engine::unwell());
+    let router = router(&[]);
+    let id = add_ready(&router, &engine.url());
+    let mut stream = held_stream(&router);
+    let latter = add(&router, &next.url());
+    remove(&router, &id);
+    let worker = shown(&router, &id);
+    assert_eq!(worker["state"], "draining");
+    assert!(worker["reason"].as_str().expect("a reason").contains("still gets requests"), "{worker}");
+    assert_eq!(router.post("/generate", BODY).status(), 200);
+    next.get_well();
+    wait_until("the successor", || state(&router, &latter) == "ready");
+    wait_until("nothing to be said any more", || shown(&router, &id).get("reason").is_none());
+    let served = engine.requests();
+    for _ in 0..5 {
+        assert_eq!((router.post("/generate", BODY).status(), engine.requests()), (200, served));
+    }
+    engine.go.open();
+    assert_ends_well(&mut stream);
+    wait_until("it to be gone", || is_gone(&router, &id));
+}

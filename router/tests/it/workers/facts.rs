@@ -54,6 +54,15 @@ fn what_a_worker_says_of_itself_is_known_before_it_gets_requests() {
 }
 
 #[test]
+fn a_role_is_shown_as_the_worker_says_it() {
+    for role in ["prefill", "decode"] {
+        let engine = Engine::describing("/server_info", &json!({"disaggregation_mode": role}));
+        let (_, labels) = told_when_ready(&router(&[]), &json!({"url": engine.url()}));
+        assert_eq!(labels, json!({"disaggregation_mode": role}));
+    }
+}
+
+#[test]
 fn a_model_is_known_by_its_path_where_nothing_else_names_it() {
     for path in ["/model_info", "/get_model_info"] {
         let engine = Engine::describing(path, &json!({"model_path": "/models/m"}));

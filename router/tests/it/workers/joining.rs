@@ -15,7 +15,7 @@ const PATIENT: [&str; 2] = ["--health-check-timeout-secs", "600"];
 struct Unreachable {
     urls: Vec<String>,
     /// They accept connections, as the system does it for them.
-    _silent: Vec<TcpListener>,
+    silent: Vec<TcpListener>,
 }
 
 impl Unreachable {
@@ -25,7 +25,7 @@ impl Unreachable {
         let addresses = silent.iter().map(|listener| listener.local_addr().expect("an address"));
         let mut urls: Vec<_> = addresses.map(|address| format!("http://{address}")).collect();
         urls.extend((0..5).map(|_| dead_url()));
-        Self { urls, _silent: silent }
+        Self { urls, silent }
     }
 }
 
@@ -36,15 +36,27 @@ fn assert_none_ready(router: &Router, urls: &[String]) {
     }
 }
 
+/// Probes that hang are given up after five seconds; until then nothing is said of those who let them hang.
+fn assert_first_probes_hang(router: &Router, unreachable: &Unreachable) {
+    for url in &unreachable.urls[..unreachable.silent.len()] {
+        let worker = shown(router, &encoded(url));
+        assert!(
+            worker.get("reason").is_none(),
+            "the next one was ready only after it was given up: {worker}"
+        );
+    }
+}
+
 #[test]
 fn workers_that_are_unreachable_do_not_delay_the_next_one() {
     let unreachable = Unreachable::ten();
-    let router = router(&PATIENT);
+    let router = router(&["--health-check-timeout-secs", "5"]);
     for url in &unreachable.urls {
         add(&router, url);
     }
     let engine = Engine::start();
     add_ready(&router, &engine.url());
+    assert_first_probes_hang(&router, &unreachable);
     assert_none_ready(&router, &unreachable.urls);
     for _ in 0..20 {
         assert_eq!(router.post("/generate", BODY).status(), 200);
@@ -122,9 +134,13 @@ fn a_worker_that_does_not_come_in_its_time_has_failed_and_can_be_registered_agai
     assert!(reason.contains("1 s") && reason.contains("503"), "{reason}");
     assert_eq!((&failed["job_status"]["status"], &failed["is_healthy"]), (&json!("failed"), &json!(false)));
     router.post("/generate", BODY).assert_refused(503, "no_available_workers");
-    engine.get_well();
+
+    // At once, and after pauses that double from 50 ms on: the seventh probe would come after three seconds.
+    let probes = engine.asked("/health");
+    assert!((2..=7).contains(&probes), "{probes}");
 
     // What is said now counts, as before it was not there.
+    engine.get_well();
     assert_eq!(add_as(&router, &json!({"url": engine.url(), "priority": 2})), id);
     wait_until("the worker to be ready", || state(&router, &id) == "ready");
     assert_eq!((listed(&router), &shown(&router, &id)["priority"]), (vec![engine.url()], &json!(2)));

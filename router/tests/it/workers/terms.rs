@@ -32,7 +32,7 @@ fn what_is_said_of_a_worker_is_shown_and_can_be_changed() {
         change(r#"{"cost":0,"labels":{"zone":"a","rack":"1"}}"#),
         json!([7, 0.0, {"zone": "a", "rack": "1"}])
     );
-    assert_eq!(change(r#"{"labels":{"zone":"b"},"made_up":1}"#), json!([7, 0.0, {"zone": "b"}]));
+    assert_eq!(change(r#"{"labels":{"zone":"b"}}"#), json!([7, 0.0, {"zone": "b"}]));
     assert_eq!(change("{}"), json!([7, 0.0, {"zone": "b"}]));
     for (status, wrong) in [(400, "{"), (422, r#"{"cost":-1}"#), (422, r#"{"priority":"high"}"#)] {
         assert_eq!(call(&router, "PUT", &format!("/workers/{id}"), wrong).status(), status, "{wrong}");
@@ -81,4 +81,107 @@ fn one_that_is_not_to_be_probed_gets_requests_at_once() {
     assert_eq!(shown(&router, &id)["disable_health_check"], true);
     assert_eq!(router.post("/generate", BODY).status(), 200);
     assert_eq!(engine.asked("/health"), 0);
+}
+
+#[test]
+fn what_cannot_be_changed_is_named_and_nothing_is() {
+    let engine = Engine::start();
+    let router = router(&[]);
+    let id = add(&router, &engine.url());
+    for (body, named) in [
+        (r#"{"priority":1,"url":"http://w:1"}"#, "cannot be changed: `url`"),
+        (r#"{"priority":1,"worker_type":"decode"}"#, "cannot be changed: `worker_type`"),
+        (r#"{"priority":1,"health_check_timeout_secs":1}"#, "cannot be changed: `health_check_timeout_secs`"),
+        (r#"{"priority":1,"foo":{"a":1},"bar":2}"#, "no field of a worker: `bar`, `foo`"),
+        (r#"{"priority":1,"modelid":"m"}"#, "those that can be changed are api_key, model_id"),
+    ] {
+        let answer = call(&router, "PUT", &format!("/workers/{id}"), body);
+        assert_eq!((answer.status(), &answer.json()["code"]), (422, &json!("BAD_REQUEST")), "{body}");
+        assert!(answer.text().contains(named), "{body}: {}", answer.text());
+    }
+    assert_eq!(shown(&router, &id)["priority"], 50);
+}
+
+#[test]
+fn the_model_that_was_said_last_is_the_one_that_is_served() {
+    let engines = [Engine::start(), Engine::start()];
+    engines[0].say("/v1/models", "200 OK", r#"{"data":[{"id":"own"}]}"#);
+    let router = router(&["--worker-info-interval-secs", "0.1"]);
+    let of = |engine: &Engine, model: &str| json!({"url": engine.url(), "model_id": model});
+    let ids = [add_as(&router, &of(&engines[0], "a")), add_as(&router, &of(&engines[1], "b"))];
+    for id in &ids {
+        wait_until("the worker to be ready", || state(&router, id) == "ready");
+    }
+    let served_by = |model: &str| {
+        let before = engines.each_ref().map(Engine::requests);
+        let answer = router.post("/generate", json!({"model": model, "text": "a"}).to_string().as_bytes());
+        let after = engines.each_ref().map(Engine::requests);
+        (answer.status() == 200).then(|| usize::from(after[1] > before[1]))
+    };
+    assert_eq!([served_by("a"), served_by("b"), served_by("own")], [Some(0), Some(1), None]);
+    let put = |at: usize, model: &str| {
+        let body = json!({"model_id": model}).to_string();
+        assert_eq!(call(&router, "PUT", &format!("/workers/{}", ids[at]), &body).status(), 202);
+    };
+    put(0, "b");
+    put(1, "a");
+    assert_eq!([served_by("a"), served_by("b"), served_by("own")], [Some(1), Some(0), None]);
+    assert_eq!(shown(&router, &ids[0])["model_id"], "b");
+    // What the worker says itself, again and again, does not count against it.
+    let asked = engines[0].asked("/v1/models");
+    wait_until("it to be asked", || engines[0].asked("/v1/models") > asked + 2);
+    assert_eq!(shown(&router, &ids[0])["model_id"], "b");
+    // Nobody says it any more.
+    put(0, "");
+    assert_eq!(shown(&router, &ids[0])["model_id"], "own");
+    assert_eq!([served_by("a"), served_by("b"), served_by("own")], [Some(1), None, Some(0)]);
+}
+
+#[test]
+fn probes_can_be_ended_and_begun_again() {
+    let engine = Engine::start();
+    let router = router(&["--health-check-interval-secs", "1", "--health-failure-threshold", "1"]);
+    let id = add_ready(&router, &engine.url());
+    let put = |is_off: bool| {
+        let body = json!({"disable_health_check": is_off}).to_string();
+        assert_eq!(call(&router, "PUT", &format!("/workers/{id}"), &body).status(), 202);
+        assert_eq!(shown(&router, &id)["disable_health_check"], is_off);
+    };
+    engine.say("/health", "503 Service Unavailable", "");
+    let is_healthy = || shown(&router, &id)["is_healthy"] == true;
+    for _ in 0..2 {
+        wait_until("the worker to be unhealthy", || !is_healthy());
+        put(true);
+        wait_until("it to be taken for healthy", is_healthy);
+        assert_eq!(router.post("/generate", BODY).status(), 200);
+        put(false);
+    }
+    engine.get_well();
+    wait_until("it to be healthy", is_healthy);
+}
+
+#[test]
+fn one_that_comes_without_a_key_to_a_router_with_one_is_warned_of() {
+    let warned = |args: &[&str], key: Option<&str>| {
+        let (router, log) = Router::start_logged(&[], args);
+        let said = json!({"url": "http://127.0.0.1:1", "api_key": key}).to_string();
+        let headers = "Authorization: Bearer sk-1\r\n";
+        assert_eq!(call_with(&router, headers, "POST", "/workers", &said).status(), 202);
+        wait_until("the registration", || log.lines().iter().any(|line| line.contains("registered")));
+        drop(router);
+        log.into_lines().iter().any(|line| line.contains("WARN") && line.contains("without api_key"))
+    };
+    assert!(warned(&["--api-key", "sk-1"], None));
+    assert!(!warned(&["--api-key", "sk-1"], Some("sk-2")));
+    assert!(!warned(&["--api-key", "sk-1", "--worker-api-key", "sk-3"], None));
+    assert!(!warned(&[], None));
+}
+
+#[test]
+fn a_field_that_nobody_knows_is_told_of_in_the_log_too() {
+    let (router, log) = Router::start_logged(&[], &[]);
+    add_as(&router, &json!({"url": "127.0.0.1:1", "dp_aware": true, "api_kye": "sk-1"}));
+    let is_told = |line: &String| line.contains("WARN") && line.contains("read over: `api_kye`");
+    wait_until("the warning", || log.lines().iter().any(is_told));
+    assert!(log.lines().iter().all(|line| !line.contains("sk-1") && !line.contains("dp_aware")));
 }

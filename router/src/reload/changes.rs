@@ -1,0 +1,138 @@
+//! What a configuration that was read again changes: done, and told.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::cli::Source;
+use crate::config::{Config, StaticWorker};
+use crate::fleet::{Identity, Leave, MAX_WORKERS, Registered, Terms, drain, register, set_terms};
+use crate::shared::Shared;
+
+/// How many workers a line names; thousands of them would be no line.
+const NAMED: usize = 10;
+
+/// What was changed, by the URLs of the workers.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// From, and to.
+    policy: Option<(&'static str, &'static str)>,
+    /// As `--flag from → to`.
+    options: Vec<String>,
+    added: Vec<String>,
+    removed: Vec<String>,
+    changed: Vec<String>,
+    /// Those for which there was no room.
+    left_out: Vec<String>,
+}
+
+/// Takes over what can be; what waits for the next start is told, against what the process was `started` with.
+pub(super) async fn apply(shared: &Arc<Shared>, before: &Config, now: &Config, started: &Source) {
+    let mut changes = Changes::default();
+    changes.workers(shared, before, now).await;
+    if before.policy != now.policy {
+        shared.set_policy(now.policy.clone());
+        let (from, to) = (before.policy.name(), now.policy.name());
+        changes.policy = (from != to).then_some((from, to));
+        changes.options = before.source.policy_changes(&now.source);
+    }
+    tracing::info!(
+        policy = now.policy.name(),
+        workers = now.workers.len(),
+        "configuration read again: {changes}"
+    );
+    if !changes.left_out.is_empty() {
+        let names = some(&changes.left_out);
+        tracing::error!("there is no room for more than {MAX_WORKERS} workers; left out: {names}");
+    }
+    if shared.members().iter().all(|member| member.stage().is_leaving()) {
+        tracing::warn!("no workers: every request is answered with 503 until there are some");
+    }
+    let later = started.changes(&now.source);
+    if !later.is_empty() {
+        tracing::warn!("takes effect at the next start: {}", later.join(", "));
+    }
+}
+
+impl Changes {
+    /// All that are listed are there afterwards, also those that have failed or were sent away by a call. Terms are those
+    /// of the list where it has changed: what calls have changed since stays otherwise.
+    async fn workers(&mut self, shared: &Arc<Shared>, before: &Config, now: &Config) {
+        let identity = |worker: &StaticWorker| Identity::of(&worker.address);
+        let mut former: HashMap<_, _> =
+            before.workers.iter().map(|worker| (identity(worker), worker)).collect();
+        for worker in &now.workers {
+            let url = worker.address.url.clone();
+            let is_same = former.remove(&identity(worker)) == Some(worker);
+            let terms = Terms::of(worker, shared.settings.worker_key.as_ref());
+            match register(shared, &worker.address, terms.clone()) {
+                Registered::New(_) => self.added.push(url),
+                Registered::Known(_) if is_same => {}
+                Registered::Known(member) => {
+                    set_terms(shared, &member, |former| *former = terms);
+                    self.changed.push(url);
+                }
+                Registered::Full => self.left_out.push(url),
+            }
+        }
+        // After those that come: the last one waits for its successor.
+        for worker in &before.workers {
+            let identity = identity(worker);
+            let leaving = former.remove(&identity).and_then(|_| shared.books.lock().find(identity));
+            if let Some(member) = leaving
+                && drain(shared, &member, shared.settings.drain_timeout) != Leave::Already
+            {
+                self.removed.push(worker.address.url.clone());
+            }
+            // Of thousands, each looks at the whole fleet, on a thread that has clients too.
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+impl fmt::Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let policy = self.policy.map(|(from, to)| format!("policy {from} → {to}"));
+        let workers = [("added", &self.added), ("removed", &self.removed), ("changed", &self.changed)];
+        let workers = workers.iter().filter(|(_, urls)| !urls.is_empty());
+        let workers = workers.map(|(what, urls)| format!("{} {what}: {}", count(urls.len()), some(urls)));
+        let parts: Vec<_> = policy.into_iter().chain(self.options.iter().cloned()).chain(workers).collect();
+        f.write_str(if parts.is_empty() { "nothing has changed" } else { "" })?;
+        f.write_str(&parts.join("; "))
+    }
+}
+
+fn count(workers: usize) -> String {
+    format!("{workers} {}", if workers == 1 { "worker" } else { "workers" })
+}
+
+/// The first few.
+fn some(urls: &[String]) -> String {
+    let named = urls.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match urls.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_has_changed_and_not_all_of_thousands() {
+        assert_eq!(Changes::default().to_string(), "nothing has changed");
+        let urls = |count: usize| (0..count).map(|number| format!("http://w:{number}")).collect::<Vec<_>>();
+        let changes = Changes {
+            policy: Some(("random", "cache_aware")),
+            options: vec!["--cache-threshold 0.3 → 0.5".to_owned()],
+            added: urls(12),
+            removed: urls(1),
+            ..Changes::default()
+        };
+        let line = changes.to_string();
+        assert!(line.starts_with("policy random → cache_aware; --cache-threshold 0.3 → 0.5; "), "{line}");
+        assert!(line.contains("12 workers added: http://w:0, "), "{line}");
+        assert!(line.ends_with("http://w:9 and 2 more; 1 worker removed: http://w:0"), "{line}");
+    }
+}
