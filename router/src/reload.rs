@@ -52,7 +52,7 @@ async fn run(shared: Arc<Shared>, mut config: Config, mut hangup: Signal) {
                     tracing::warn!("{warning}");
                 }
                 watch.take(contents(&reloaded.config.source));
-                changes::apply(&shared, &config, &reloaded.config, &started).await;
+                changes::apply(&shared, &config, &reloaded.config, &started);
                 config = reloaded.config;
             }
             Err(problem) => {

@@ -1,13 +1,14 @@
-//! How a worker goes: it gets no new requests, what runs there may finish, and then it is forgotten. What takes longer than
+//! How workers go: they get no new requests, what runs there may finish, and then they are forgotten. What takes longer than
 //! that is waited for no more, but never cut.
 //!
-//! The last worker for its requests stays for a while if another one is on its way: one that replaces it should be there
-//! first (sgl-project/sglang#38524).
+//! The last workers for their requests stay for a while if another one is on its way: one that replaces them should be
+//! there first (sgl-project/sglang#38524).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use router_core::Worker;
+use router_core::{Role, Worker};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{Member, Stage};
@@ -29,35 +30,79 @@ pub(crate) enum Leave {
 
 /// Sends a worker away; what runs there is waited for as long as `limit`, in which the wait for a successor counts.
 pub(crate) fn drain(shared: &Arc<Shared>, member: &Arc<Member>, limit: Duration) -> Leave {
-    if !member.advance(|stage| !stage.is_leaving(), Stage::Staying) {
+    if !tell(member) {
         return Leave::Already;
     }
-    // Whoever waits for this one to come need not.
-    shared.turns.notify_waiters();
-    let end = Instant::now() + limit;
-    let stay = shared.rounds.succession.min(limit);
-    let stays = !stay.is_zero() && has_successor(shared, member);
-    if !stays {
-        close(shared, member);
+    begin(shared, vec![Arc::clone(member)], limit);
+    match member.stage() {
+        Stage::Staying => Leave::Later(shared.rounds.succession.min(limit)),
+        _ => Leave::Now,
     }
-    let (left_to, one) = (Arc::clone(shared), Arc::clone(member));
-    shared.background.runtime.spawn(async move {
-        if stays {
-            stay_until(&left_to, &one, Instant::now() + stay).await;
-            close(&left_to, &one);
-        }
-        go(&left_to, &one, end).await;
-    });
-    if stays { Leave::Later(stay) } else { Leave::Now }
 }
 
-/// Waits for a successor, while there is one to wait for.
-async fn stay_until(shared: &Shared, member: &Member, end: Instant) {
+/// Sends workers away together, so that none of them is taken for another one's successor; which of them were not leaving
+/// already.
+pub(crate) fn drain_all(
+    shared: &Arc<Shared>,
+    members: Vec<Arc<Member>>,
+    limit: Duration,
+) -> Vec<Arc<Member>> {
+    let told: Vec<_> = members.into_iter().filter(|member| tell(member)).collect();
+    begin(shared, told.clone(), limit);
+    told
+}
+
+/// Whether it is news to it.
+fn tell(member: &Member) -> bool {
+    member.advance(|stage| !stage.is_leaving(), Stage::Staying)
+}
+
+fn begin(shared: &Arc<Shared>, members: Vec<Arc<Member>>, limit: Duration) {
+    // Whoever waits for one of these to come need not.
+    shared.turns.notify_waiters();
+    let begun = Instant::now();
+    let end = begun + limit;
+    let stay = shared.rounds.succession.min(limit);
+    let staying = if stay.is_zero() { let_go(shared, members, end) } else { part(shared, members, end) };
+    if !staying.is_empty() {
+        let shared = Arc::clone(shared);
+        let runtime = shared.background.runtime.clone();
+        runtime.spawn(async move { stay_on(&shared, staying, begun + stay, end).await });
+    }
+}
+
+/// Lets go of those that wait for nobody; the others.
+fn part(shared: &Arc<Shared>, members: Vec<Arc<Member>>, end: Instant) -> Vec<Arc<Member>> {
+    let stays = who_stays(shared, &members);
+    let mut stays = stays.iter();
+    let (staying, going) = members.into_iter().partition(|_| *stays.next().unwrap_or(&false));
+    let_go(shared, going, end);
+    staying
+}
+
+/// They get no requests any more, and are taken out when nothing runs there, or at the `end`. None of them is left.
+fn let_go(shared: &Arc<Shared>, members: Vec<Arc<Member>>, end: Instant) -> Vec<Arc<Member>> {
+    for member in members {
+        close(shared, &member);
+        let shared = Arc::clone(shared);
+        let runtime = shared.background.runtime.clone();
+        runtime.spawn(async move { go(&shared, &member, end).await });
+    }
+    Vec::new()
+}
+
+/// Waits for successors, while there are some to wait for.
+async fn stay_on(shared: &Arc<Shared>, mut staying: Vec<Arc<Member>>, until: Instant, end: Instant) {
     loop {
         let mut turn = std::pin::pin!(shared.turns.notified());
         // What happens from here on is not missed.
         turn.as_mut().enable();
-        if !has_successor(shared, member) || timeout_at(end, turn).await.is_err() {
+        staying = part(shared, staying, end);
+        if staying.is_empty() {
+            return;
+        }
+        if timeout_at(until, turn).await.is_err() {
+            let_go(shared, staying, end);
             return;
         }
     }
@@ -97,24 +142,41 @@ async fn go(shared: &Shared, member: &Member, end: Instant) {
     }
 }
 
-/// Whether nobody else is there for its requests, and somebody is about to come.
-fn has_successor(shared: &Shared, member: &Member) -> bool {
+/// Of each, whether nobody else is there for its requests, and somebody is about to come. One look at the fleet is enough
+/// for all of them.
+fn who_stays(shared: &Shared, members: &[Arc<Member>]) -> Vec<bool> {
     let books = shared.books.lock();
-    let may_come =
-        |other: &Arc<Member>| other.is_coming() && other.since.elapsed() < shared.rounds.succession;
-    // First what is found out soon: mostly nobody is coming.
-    if !books.members().iter().any(may_come) {
-        return false;
+    let fleet: Vec<(&Worker, &Arc<Member>)> =
+        books.router.workers(0).map(|row| row.worker).zip(books.members()).collect();
+    let (mut there, mut coming) = (Served::default(), Served::default());
+    for (worker, member) in &fleet {
+        if worker.healthy && member.stage_is(|stage| *stage == Stage::Ready) {
+            there.add(worker);
+        } else if member.stage_is(Stage::is_coming) && member.since.elapsed() < shared.rounds.succession {
+            coming.add(worker);
+        }
     }
-    let all = || books.router.workers(0).map(|row| row.worker).zip(books.members());
-    let Some((own, _)) = all().find(|(worker, _)| worker.id == member.id) else { return false };
-    let others = || all().filter(|(worker, _)| worker.id != own.id && stands_in(worker, own));
-    let is_there = |(worker, other): (&Worker, &Arc<Member>)| worker.healthy && other.stage() == Stage::Ready;
-    own.healthy && !others().any(is_there) && others().any(|(_, other)| may_come(other))
+    let stays = |member: &Arc<Member>| {
+        let own = fleet.binary_search_by_key(&member.id, |(worker, _)| worker.id).map(|at| fleet[at].0);
+        own.is_ok_and(|own| own.healthy && !there.has(own) && coming.has(own))
+    };
+    members.iter().map(stays).collect()
 }
 
-/// Whether one may serve the requests of the other: one that has not said what it serves may.
-fn stands_in(other: &Worker, own: &Worker) -> bool {
-    let is_model = own.model.is_none() || other.model.is_none() || own.model == other.model;
-    own.role == other.role && is_model
+/// The roles and models that somebody serves.
+#[derive(Default)]
+struct Served<'a>(HashSet<(Role, Option<&'a str>)>);
+
+impl<'a> Served<'a> {
+    fn add(&mut self, worker: &'a Worker) {
+        self.0.insert((worker.role, worker.model.as_deref()));
+    }
+
+    /// Whether somebody may serve the requests of this one: one that has not said what it serves may.
+    fn has(&self, own: &Worker) -> bool {
+        let Some(model) = own.model.as_deref() else {
+            return self.0.iter().any(|(role, _)| *role == own.role);
+        };
+        self.0.contains(&(own.role, Some(model))) || self.0.contains(&(own.role, None))
+    }
 }

@@ -164,9 +164,9 @@ impl Member {
         self.stage.lock().clone()
     }
 
-    /// Whether it may still become ready by itself.
-    pub(crate) fn is_coming(&self) -> bool {
-        self.stage.lock().0.is_coming()
+    /// Whether it is one of which this is true.
+    pub(super) fn stage_is(&self, of: impl FnOnce(&Stage) -> bool) -> bool {
+        of(&self.stage.lock().0)
     }
 
     /// Comes to another stage, if it is in one of which `from` is true; whether it was.

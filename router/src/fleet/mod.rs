@@ -17,7 +17,7 @@ mod standing;
 pub(crate) use belief::Belief;
 pub(crate) use books::Books;
 pub(crate) use identity::Identity;
-pub(crate) use leave::{Leave, SUCCESSION, drain};
+pub(crate) use leave::{Leave, SUCCESSION, drain, drain_all};
 pub(crate) use member::{Facts, Member, Stage, Terms};
 pub(crate) use newcomers::Newcomers;
 pub(crate) use register::{MAX_WORKERS, Registered, register, set_terms};

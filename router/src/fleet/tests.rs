@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Leave, Registered, Stage, Terms, drain, register};
+use super::{Leave, Registered, Stage, Terms, drain, drain_all, register};
 use crate::cli;
 use crate::config::UpstreamTls;
 use crate::shared::{Rounds, Shared};
@@ -55,4 +55,19 @@ async fn a_successor_that_does_not_come_is_waited_for_no_longer_than_so() {
     assert_eq!(drain(&shared, &old, Duration::ZERO), Leave::Already);
     wait_until(|| shared.members().len() == 1).await;
     assert!(begun.elapsed() >= SUCCESSION);
+}
+
+#[tokio::test]
+async fn those_that_are_sent_away_together_all_stay_until_another_one_is_there() {
+    let shared = shared(|_| {});
+    let old: Vec<_> =
+        (1..4).map(|number| add(&shared, &format!("http://127.0.0.{number}:1"), false)).collect();
+    wait_until(|| old.iter().all(|member| member.stage() == Stage::Ready)).await;
+    add(&shared, "http://127.0.0.1:2", true);
+    let told = drain_all(&shared, old.clone(), Duration::from_secs(3600));
+    assert_eq!(told.len(), 3);
+    assert!(old.iter().all(|member| member.stage() == Stage::Staying));
+    assert_eq!(drain_all(&shared, old, Duration::from_secs(3600)).len(), 0);
+    add(&shared, "http://127.0.0.1:3", false);
+    wait_until(|| shared.members().len() == 2).await;
 }

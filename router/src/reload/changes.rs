@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::cli::Source;
 use crate::config::{Config, StaticWorker};
-use crate::fleet::{Identity, Leave, MAX_WORKERS, Registered, Terms, drain, register, set_terms};
+use crate::fleet::{Identity, MAX_WORKERS, Registered, Terms, drain_all, register, set_terms};
 use crate::shared::Shared;
 
 /// How many workers a line names; thousands of them would be no line.
@@ -27,9 +27,9 @@ pub(super) struct Changes {
 }
 
 /// Takes over what can be; what waits for the next start is told, against what the process was `started` with.
-pub(super) async fn apply(shared: &Arc<Shared>, before: &Config, now: &Config, started: &Source) {
+pub(super) fn apply(shared: &Arc<Shared>, before: &Config, now: &Config, started: &Source) {
     let mut changes = Changes::default();
-    changes.workers(shared, before, now).await;
+    changes.workers(shared, before, now);
     if before.policy != now.policy {
         shared.set_policy(now.policy.clone());
         let (from, to) = (before.policy.name(), now.policy.name());
@@ -43,7 +43,8 @@ pub(super) async fn apply(shared: &Arc<Shared>, before: &Config, now: &Config, s
     );
     if !changes.left_out.is_empty() {
         let names = some(&changes.left_out);
-        tracing::error!("there is no room for more than {MAX_WORKERS} workers; left out: {names}");
+        let remedy = "SIGHUP adds them once others have gone";
+        tracing::error!("there is no room for more than {MAX_WORKERS} workers; left out: {names}; {remedy}");
     }
     if shared.members().iter().all(|member| member.stage().is_leaving()) {
         tracing::warn!("no workers: every request is answered with 503 until there are some");
@@ -57,7 +58,7 @@ pub(super) async fn apply(shared: &Arc<Shared>, before: &Config, now: &Config, s
 impl Changes {
     /// All that are listed are there afterwards, also those that have failed or were sent away by a call. Terms are those
     /// of the list where it has changed: what calls have changed since stays otherwise.
-    async fn workers(&mut self, shared: &Arc<Shared>, before: &Config, now: &Config) {
+    fn workers(&mut self, shared: &Arc<Shared>, before: &Config, now: &Config) {
         let identity = |worker: &StaticWorker| Identity::of(&worker.address);
         let mut former: HashMap<_, _> =
             before.workers.iter().map(|worker| (identity(worker), worker)).collect();
@@ -76,17 +77,10 @@ impl Changes {
             }
         }
         // After those that come: the last one waits for its successor.
-        for worker in &before.workers {
-            let identity = identity(worker);
-            let leaving = former.remove(&identity).and_then(|_| shared.books.lock().find(identity));
-            if let Some(member) = leaving
-                && drain(shared, &member, shared.settings.drain_timeout) != Leave::Already
-            {
-                self.removed.push(worker.address.url.clone());
-            }
-            // Of thousands, each looks at the whole fleet, on a thread that has clients too.
-            tokio::task::yield_now().await;
-        }
+        let gone = before.workers.iter().map(identity).filter(|identity| former.contains_key(identity));
+        let gone = gone.filter_map(|identity| shared.books.lock().find(identity)).collect();
+        let told = drain_all(shared, gone, shared.settings.drain_timeout);
+        self.removed.extend(told.iter().map(|member| member.address.url.clone()));
     }
 }
 

@@ -67,7 +67,11 @@ impl Address {
             return Err(bad("write http://HOST:PORT"));
         }
         let given = authority.as_str();
-        if given.len() > authority.host().len() && authority.port_u16().is_none_or(|port| port == 0) {
+        let after_host = given.strip_prefix(authority.host()).unwrap_or(given);
+        if !after_host.is_empty() && !after_host.starts_with(':') {
+            return Err(bad("something stands between the host and the port; write http://HOST:PORT"));
+        }
+        if !after_host.is_empty() && authority.port_u16().is_none_or(|port| port == 0) {
             return Err(bad("the port must be a number from 1 to 65535"));
         }
         if !is_host(authority.host()) {
@@ -210,6 +214,8 @@ mod tests {
             "http://999.1.1.1:1",
             "http://[::1",
             "http://[w]:1",
+            "http://[::1]extra:1",
+            "http://[::1]extra",
             "",
         ] {
             let problem = Address::parse(url).expect_err(url).to_string();
