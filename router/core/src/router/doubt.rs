@@ -33,7 +33,7 @@ pub(super) struct Doubts {
 #[derive(Debug, Default)]
 struct Doubt {
     misses: u32,
-    /// The index's clock at the lookup of the first of these.
+    /// The index's clock at the lookup of the first of these to be booked.
     since: u64,
     /// Requests up to this booking were predicted from a belief that has been given up.
     settled_bookings: u64,
@@ -64,9 +64,8 @@ impl Doubts {
             return false;
         }
         if cached_tokens.saturating_mul(FOUND_PART) < predicted {
-            if doubt.misses == 0 {
-                doubt.since = looked;
-            }
+            // Requests that were booked side by side are heard of in any order.
+            doubt.since = if doubt.misses == 0 { looked } else { doubt.since.min(looked) };
             doubt.misses += 1;
         } else if credited <= doubt.since {
             doubt.misses = 0;

@@ -220,6 +220,30 @@ fn a_hit_on_what_was_computed_since_the_doubt_began_takes_none_away() {
 }
 
 #[test]
+fn misses_that_are_heard_of_in_another_order_than_they_were_booked_begin_one_doubt() {
+    let mut world = World::new(1);
+    (0..20).for_each(|group| {
+        world.send(group);
+        world.step();
+    });
+    world.cached_groups.clear();
+    (0..4).for_each(|group| _ = world.send(group));
+    world.queue.reverse();
+    (0..4).for_each(|_| world.step());
+    // Credited before the last of these were looked up, and yet computed since.
+    (0..4).for_each(|group| {
+        world.send(group);
+        world.step();
+    });
+    (4..8).for_each(|group| {
+        assert_eq!(world.verdicts, 0, "group {group}");
+        world.send(group);
+        world.step();
+    });
+    assert_eq!(world.verdicts, 1);
+}
+
+#[test]
 fn a_burst_of_one_prefix_on_a_healthy_worker_raises_no_doubt() {
     for batch in [1, 4, 16, 64] {
         let mut world = World::new(batch);
