@@ -60,10 +60,10 @@ pub struct Assignment {
 pub struct Grounds {
     /// When the prompt was looked up.
     pub looked: u64,
-    /// When the worker was last credited with what was matched.
-    pub credited: u64,
-    /// That was before this router looked up any prompt that was still without a first token from that worker. So what was
-    /// believed in was not still being computed.
+    /// When the worker was last credited with the head of what was matched.
+    pub head_credited: u64,
+    /// It had been credited with all that was matched before this router looked up any prompt that was still without a
+    /// first token from that worker. So what was believed in was not still being computed.
     pub settled: bool,
 }
 

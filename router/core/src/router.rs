@@ -240,10 +240,11 @@ impl Router {
     }
 
     fn grounds(&self, worker: WorkerId, matches: &Matches) -> Grounds {
-        let credited = matches.get(worker).map_or(0, |row| row.credited);
+        let (credited, head_credited) =
+            matches.get(worker).map_or((0, 0), |row| (row.credited, row.head_credited));
         let computing_since = self.state.ledger.account(worker).and_then(Account::computing_since);
         let settled = computing_since.is_none_or(|since| credited <= since);
-        Grounds { looked: matches.looked(), credited, settled }
+        Grounds { looked: matches.looked(), head_credited, settled }
     }
 
     fn choose<'d>(&self, decision: &'d Decision<'_>) -> Result<Choice<'d>, Unroutable> {

@@ -10,13 +10,25 @@ use smallvec::SmallVec;
 
 use super::arena::Arena;
 use super::holdings::Tenant;
+use super::matches::HEAD_PART;
 use super::memory::btree;
-use super::node::{Node, NodeId, Owners};
+use super::node::{Node, NodeId, Owner, Owners};
 use super::symbol::{Symbol, common_prefix};
 use crate::ids::ScopeId;
 
-/// Rows of a lookup: for each owner the characters matched, and the epoch in which it was last credited with them.
-pub(super) type Rows = SmallVec<[(Tenant, u64, u64); 8]>;
+/// What a lookup finds of one owner.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    pub(super) tenant: Tenant,
+    /// Characters matched.
+    pub(super) chars: u64,
+    /// The epoch in which it was last credited with them.
+    pub(super) credited: u64,
+    /// The epoch in which it was last credited with their head.
+    pub(super) head_credited: u64,
+}
+
+pub(super) type Rows = SmallVec<[Row; 8]>;
 
 #[derive(Debug)]
 pub(super) struct Forest<S> {
@@ -99,6 +111,8 @@ impl<S: Symbol> Forest<S> {
         let mut rows = Rows::new();
         let Some(&root) = self.roots.get(&scope) else { return rows };
         let (mut at, mut chars, mut matched) = (root, 0, 0);
+        // Each node that was come by, with the characters up to its end.
+        let mut path: SmallVec<[(NodeId, u64); 16]> = SmallVec::new();
         while let Some(child) = self.child(at, &run[matched..]) {
             let node = self.arena.node(child);
             let same = common_prefix(&node.edge, &run[matched..]);
@@ -110,12 +124,20 @@ impl<S: Symbol> Forest<S> {
             at = child;
             if same < node.edge.len() {
                 chars += S::chars(&node.edge[..same]);
+                path.push((at, chars));
                 break;
             }
             chars += u64::from(node.chars);
+            path.push((at, chars));
             matched += same;
         }
         note(&mut rows, &self.arena.node(at).owners, chars);
+        for row in &mut rows {
+            let head = row.chars.div_ceil(HEAD_PART);
+            let end = path.get(path.partition_point(|(_, chars)| *chars < head));
+            let owner = end.and_then(|(node, _)| self.arena.node(*node).owners.get(row.tenant));
+            row.head_credited = owner.map_or(0, |owner| owner.stamp.epoch());
+        }
         rows
     }
 
@@ -213,13 +235,18 @@ impl<S: Symbol> Forest<S> {
 /// Notes `chars` for each of the `owners`; all who are noted already stay, and both are in order of tenant.
 fn note(rows: &mut Rows, owners: &Owners, chars: u64) {
     if rows.is_empty() {
-        rows.extend(owners.as_slice().iter().map(|owner| (owner.tenant, chars, owner.stamp.epoch())));
+        rows.extend(owners.as_slice().iter().map(|owner| row(owner, chars)));
         return;
     }
     let mut owners = owners.as_slice().iter().peekable();
-    for row in rows.iter_mut() {
-        if let Some(owner) = owners.next_if(|owner| owner.tenant == row.0) {
-            *row = (owner.tenant, chars, owner.stamp.epoch());
+    for known in rows.iter_mut() {
+        if let Some(owner) = owners.next_if(|owner| owner.tenant == known.tenant) {
+            *known = row(owner, chars);
         }
     }
+}
+
+/// A row whose head is not looked at yet.
+fn row(owner: &Owner, chars: u64) -> Row {
+    Row { tenant: owner.tenant, chars, credited: owner.stamp.epoch(), head_credited: 0 }
 }

@@ -11,9 +11,14 @@ pub struct Match {
     pub worker: WorkerId,
     /// Characters from the prompt's beginning, at least 1.
     pub chars: u64,
-    /// When it was last credited with these, by the index's clock.
+    /// When it was last credited with all of these, by the index's clock.
     pub credited: u64,
+    /// When it was last credited with their head, the first [`HEAD_PART`]th of them.
+    pub head_credited: u64,
 }
+
+/// The part of a match that is its head.
+pub const HEAD_PART: u64 = 10;
 
 /// What each worker is thought to hold of one prompt, in order of worker id; one that holds nothing has no row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,7 +32,8 @@ impl Matches {
     /// Rows (worker, characters) in any order, and the length of the indexed part of the prompt, in characters. The clock
     /// stands still at 0: nothing is said about when.
     pub fn new(rows: impl IntoIterator<Item = (WorkerId, u64)>, prompt_chars: u64) -> Self {
-        let rows = rows.into_iter().map(|(worker, chars)| Match { worker, chars, credited: 0 });
+        let rows =
+            rows.into_iter().map(|(worker, chars)| Match { worker, chars, credited: 0, head_credited: 0 });
         Self::at(0, rows, prompt_chars)
     }
 

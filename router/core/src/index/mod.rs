@@ -27,8 +27,9 @@ mod ownership;
 mod shrink;
 mod symbol;
 
+use self::forest::Row;
 use self::holdings::{Holdings, Tenant};
-pub use self::matches::{Match, Matches};
+pub use self::matches::{HEAD_PART, Match, Matches};
 use self::symbol::Forests;
 use crate::ids::{ScopeId, WorkerId};
 use crate::prompt::PromptView;
@@ -91,8 +92,9 @@ impl PrefixIndex {
             PromptView::Tokens(run) => self.forests.tokens.lookup(scope, run),
             PromptView::Unreadable => Default::default(),
         };
-        let live = rows.iter().filter_map(|&(tenant, chars, credited)| {
-            Some(Match { worker: self.holdings.get(tenant)?.worker, chars, credited })
+        let live = rows.iter().filter_map(|row| {
+            let Row { tenant, chars, credited, head_credited } = *row;
+            Some(Match { worker: self.holdings.get(tenant)?.worker, chars, credited, head_credited })
         });
         Matches::at(self.epoch, live, prompt.chars())
     }

@@ -2,10 +2,10 @@
 //!
 //! An engine that was flushed or restarted behind our back answers health checks as before, and the index goes on sending
 //! it the prompts whose prefixes it no longer has. But it also reports how much of each prompt it found in its cache.
-//! Where much was predicted and next to nothing found, doubt grows; one request that found what was believed before the
-//! doubt began takes it away. What was computed since then, and found, says nothing about the rest: after a flush each
-//! prefix is missed once and found from then on, and its hits must not hide that the others are gone as well. At eight
-//! misses the belief is given up.
+//! Where much was predicted and not even the head of that was found, doubt grows; one request that found a head which was
+//! believed in before the doubt began takes it away. A head that was credited since then has been computed since, and
+//! says nothing about the rest: after a flush each prefix is missed once and found from then on, and its hits must not
+//! hide that the others are gone as well. At eight misses the belief is given up.
 //!
 //! Not judged are requests whose prefix may have been still under computation when they were booked: a burst of one new
 //! prefix finds nothing of it although nothing is wrong.
@@ -13,13 +13,11 @@
 use std::collections::BTreeMap;
 
 use crate::WorkerId;
+use crate::index::HEAD_PART;
 use crate::request::{Assignment, Grounds};
 
 /// Prompt tokens below which a prediction is not judged: engines cache whole pages, and few tokens may agree by accident.
 const JUDGED_TOKENS: u64 = 128;
-
-/// A request that found less than one in so many of the predicted tokens has missed them.
-const FOUND_PART: u64 = 10;
 
 /// Misses at which the belief is given up.
 const VERDICT: u32 = 8;
@@ -55,7 +53,7 @@ impl Doubts {
     /// A request found `cached_tokens` in its worker's cache. True if the belief is to be given up.
     pub(super) fn hear(&mut self, assignment: &Assignment, cached_tokens: u64) -> bool {
         let predicted = assignment.predicted_cached_tokens.unwrap_or(0);
-        let Grounds { looked, credited, settled } = assignment.grounds;
+        let Grounds { looked, head_credited, settled } = assignment.grounds;
         if predicted < JUDGED_TOKENS || !settled {
             return false;
         }
@@ -63,11 +61,11 @@ impl Doubts {
         if assignment.lease.0 <= doubt.settled_bookings {
             return false;
         }
-        if cached_tokens.saturating_mul(FOUND_PART) < predicted {
+        if cached_tokens.saturating_mul(HEAD_PART) < predicted {
             // Requests that were booked side by side are heard of in any order.
             doubt.since = if doubt.misses == 0 { looked } else { doubt.since.min(looked) };
             doubt.misses += 1;
-        } else if credited <= doubt.since {
+        } else if head_credited <= doubt.since {
             doubt.misses = 0;
         }
         doubt.misses >= VERDICT

@@ -108,7 +108,7 @@ fn grounds_are_settled_unless_what_was_matched_was_credited_while_a_prompt_was_b
         index.credit(REQUEST.scope, prompt, assignment.worker);
         (assignment.lease, assignment.grounds)
     };
-    let grounds = |looked, credited, settled| crate::Grounds { looked, credited, settled };
+    let grounds = |looked, head_credited, settled| crate::Grounds { looked, head_credited, settled };
     let (one, first) = book(&mut router, "one");
     assert_eq!(first, grounds(0, 0, true), "nothing is believed");
     let (again, second) = book(&mut router, "one");

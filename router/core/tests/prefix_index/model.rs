@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use router_core::ids::WorkerId;
-use router_core::index::Match;
+use router_core::index::{HEAD_PART, Match};
 use router_core::prompt::PromptView;
 
 /// A prompt that owns its symbols.
@@ -143,17 +143,23 @@ impl Model {
         self.forgotten.push(worker);
     }
 
-    /// (worker, characters, when it was last credited with them).
+    /// What each worker holds, and when it was last credited with that and with its head.
     pub(crate) fn lookup(&self, scope: u32, prompt: &Prompt) -> Vec<Match> {
         let heads = prompt.heads();
         let matched = |owned: &BTreeMap<Place, (u64, bool)>| {
             let row = |head: &Prompt| Some((head.weight(), owned.get(&(scope, head.clone()))?.0));
             let held: Vec<(u64, u64)> = heads.iter().map_while(row).collect();
-            Some((held.iter().map(|row| row.0).sum(), held.last()?.1))
+            let chars = held.iter().map(|row| row.0).sum::<u64>();
+            let mut up_to = 0;
+            let head = held.iter().find(|row| {
+                up_to += row.0;
+                up_to >= chars.div_ceil(HEAD_PART)
+            });
+            Some((chars, held.last()?.1, head?.1))
         };
         let rows = self.owned.iter().filter_map(|(&worker, owned)| {
-            let (chars, credited) = matched(owned)?;
-            Some(Match { worker: WorkerId(worker), chars, credited })
+            let (chars, credited, head_credited) = matched(owned)?;
+            Some(Match { worker: WorkerId(worker), chars, credited, head_credited })
         });
         rows.collect()
     }

@@ -133,8 +133,10 @@ impl World {
 
     fn send(&mut self, group: u8) -> Assignment {
         self.serial += 1;
-        let assignment =
-            self.book(&[vec![group; 2000], format!("question {}", self.serial).into_bytes()].concat());
+        // Tails agree by accident in a few digits with any of those before.
+        let digits = self.serial.wrapping_mul(0x9E37_79B9);
+        let tail = format!("question {digits:010}").into_bytes();
+        let assignment = self.book(&[vec![group; 2000], tail].concat());
         self.queue.push((assignment, group));
         assignment
     }
