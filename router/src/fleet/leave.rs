@@ -8,10 +8,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use router_core::{Role, Worker};
+use router_core::Role;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{Member, Stage};
+use super::{Member, Stage, Standing};
 use crate::shared::Shared;
 
 /// How long the last worker stays at most.
@@ -145,11 +145,10 @@ async fn go(shared: &Shared, member: &Member, end: Instant) {
 /// Of each, whether nobody else is there for its requests, and somebody is about to come. One look at the fleet is enough
 /// for all of them.
 fn who_stays(shared: &Shared, members: &[Arc<Member>]) -> Vec<bool> {
-    let books = shared.books.lock();
-    let fleet: Vec<(&Worker, &Arc<Member>)> =
-        books.router.workers(0).map(|row| row.worker).zip(books.members()).collect();
+    let fleet = shared.standings();
     let (mut there, mut coming) = (Served::default(), Served::default());
-    for (worker, member) in &fleet {
+    for worker in &fleet {
+        let member = &worker.member;
         if worker.healthy && member.stage_is(|stage| *stage == Stage::Ready) {
             there.add(worker);
         } else if member.stage_is(Stage::is_coming) && member.since.elapsed() < shared.rounds.succession {
@@ -157,7 +156,7 @@ fn who_stays(shared: &Shared, members: &[Arc<Member>]) -> Vec<bool> {
         }
     }
     let stays = |member: &Arc<Member>| {
-        let own = fleet.binary_search_by_key(&member.id, |(worker, _)| worker.id).map(|at| fleet[at].0);
+        let own = fleet.binary_search_by_key(&member.id, |worker| worker.member.id).map(|at| &fleet[at]);
         own.is_ok_and(|own| own.healthy && !there.has(own) && coming.has(own))
     };
     members.iter().map(stays).collect()
@@ -168,12 +167,12 @@ fn who_stays(shared: &Shared, members: &[Arc<Member>]) -> Vec<bool> {
 struct Served<'a>(HashSet<(Role, Option<&'a str>)>);
 
 impl<'a> Served<'a> {
-    fn add(&mut self, worker: &'a Worker) {
+    fn add(&mut self, worker: &'a Standing) {
         self.0.insert((worker.role, worker.model.as_deref()));
     }
 
     /// Whether somebody may serve the requests of this one: one that has not said what it serves may.
-    fn has(&self, own: &Worker) -> bool {
+    fn has(&self, own: &Standing) -> bool {
         let Some(model) = own.model.as_deref() else {
             return self.0.iter().any(|(role, _)| *role == own.role);
         };

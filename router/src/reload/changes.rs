@@ -36,11 +36,6 @@ pub(super) fn apply(shared: &Arc<Shared>, before: &Config, now: &Config, started
         changes.policy = (from != to).then_some((from, to));
         changes.options = before.source.policy_changes(&now.source);
     }
-    tracing::info!(
-        policy = now.policy.name(),
-        workers = now.workers.len(),
-        "configuration read again: {changes}"
-    );
     if !changes.left_out.is_empty() {
         let names = some(&changes.left_out);
         let remedy = "SIGHUP adds them once others have gone";
@@ -53,6 +48,11 @@ pub(super) fn apply(shared: &Arc<Shared>, before: &Config, now: &Config, started
     if !later.is_empty() {
         tracing::warn!("takes effect at the next start: {}", later.join(", "));
     }
+    tracing::info!(
+        policy = now.policy.name(),
+        workers = now.workers.len(),
+        "configuration read again: {changes}"
+    );
 }
 
 impl Changes {

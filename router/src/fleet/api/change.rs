@@ -39,6 +39,7 @@ type Rest = BTreeMap<String, IgnoredAny>;
 
 /// The body of `POST /workers`. What the gateway knows and this router has no use for is read over.
 #[derive(Deserialize)]
+#[serde(expecting = "an object with the url of a worker")]
 pub(super) struct Addition {
     url: String,
     #[serde(default)]
@@ -53,6 +54,7 @@ pub(super) struct Addition {
 
 /// The body of `PUT /workers/{id}`; what is not said stays.
 #[derive(Deserialize)]
+#[serde(expecting = "an object with what is to be changed")]
 pub(super) struct Change {
     #[serde(flatten)]
     update: Update,
