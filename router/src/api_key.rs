@@ -13,6 +13,9 @@ pub(crate) use operators::{AdminKeys, AdminRole};
 pub(crate) struct ApiKey(String);
 
 impl ApiKey {
+    /// What a key is, for whoever gave something else.
+    pub(crate) const FORM: &str = "one or more visible ASCII characters, without blanks";
+
     /// A key that a header field can carry; `None` if none can.
     pub(crate) fn new(text: &str) -> Option<Self> {
         let sendable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());

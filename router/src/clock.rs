@@ -1,8 +1,8 @@
-//! The one place of this crate that reads the monotonic clock.
+//! The clock that the decision core is fed with.
 
 use std::time::{Duration, Instant};
 
-/// Nanoseconds since the process's start, the time that the decision core is fed with.
+/// Nanoseconds since the process's start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     origin: Instant,

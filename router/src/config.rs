@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use router_core::{AdmissionConfig, BreakerConfig, PolicyConfig, RetryConfig, WarmUp};
 
 use crate::api_key::{AdminKeys, ApiKey};
@@ -139,10 +139,16 @@ pub(crate) struct Settings {
     pub(crate) drain_timeout: Duration,
 }
 
-/// The origins whose pages may read answers, as they are written in `Origin`; `*`: any.
+/// The origins whose pages may read answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Cors {
-    pub(crate) origins: Vec<String>,
+pub(crate) enum Cors {
+    /// None.
+    #[default]
+    Closed,
+    /// Any.
+    Any,
+    /// These, as they are written in `Origin`.
+    Listed(Vec<HeaderValue>),
 }
 
 impl Settings {

@@ -42,18 +42,15 @@ pub(crate) enum Verdict {
 impl Cors {
     /// What is to be said to this request.
     pub(crate) fn judge(&self, headers: &HeaderMap) -> Verdict {
-        if self.origins.is_empty() {
-            return Verdict::Closed;
-        }
-        if self.origins.iter().any(|origin| origin == "*") {
-            return Verdict::Any;
-        }
-        let origin = headers.get(ORIGIN).filter(|origin| self.names(origin));
-        origin.cloned().map_or(Verdict::Denied, Verdict::Allowed)
-    }
-
-    fn names(&self, origin: &HeaderValue) -> bool {
-        self.origins.iter().any(|named| origin.as_bytes().eq_ignore_ascii_case(named.as_bytes()))
+        let listed = match self {
+            Self::Closed => return Verdict::Closed,
+            Self::Any => return Verdict::Any,
+            Self::Listed(origins) => origins,
+        };
+        let is_listed = |origin: &&HeaderValue| {
+            listed.iter().any(|one| one.as_bytes().eq_ignore_ascii_case(origin.as_bytes()))
+        };
+        headers.get(ORIGIN).filter(is_listed).cloned().map_or(Verdict::Denied, Verdict::Allowed)
     }
 }
 
@@ -122,8 +119,12 @@ fn varies_by_origin(headers: &HeaderMap) -> bool {
 mod tests {
     use super::*;
 
-    fn verdict(allowed: &[&str], origin: Option<&'static str>) -> Verdict {
-        let cors = Cors { origins: allowed.iter().map(|&origin| origin.to_owned()).collect() };
+    fn verdict(allowed: &[&'static str], origin: Option<&'static str>) -> Verdict {
+        let cors = match allowed {
+            [] => Cors::Closed,
+            ["*"] => Cors::Any,
+            list => Cors::Listed(list.iter().copied().map(HeaderValue::from_static).collect()),
+        };
         cors.judge(&origin.map(|origin| (ORIGIN, HeaderValue::from_static(origin))).into_iter().collect())
     }
 

@@ -75,222 +75,257 @@ pub(crate) enum Refusal {
     UpstreamTimeout,
 }
 
+/// What a refusal looks like from outside.
+struct Row {
+    status: StatusCode,
+    /// Stable, for programs.
+    code: &'static str,
+    /// For people: what is wrong, and what helps.
+    message: &'static str,
+    /// What is left of the request's body is not read, so the connection cannot serve another request.
+    closes: bool,
+}
+
 impl Refusal {
     /// Whether a worker that comes would change it.
     pub(crate) fn is_for_want_of_workers(self) -> bool {
         matches!(self, Self::NoWorkers { .. } | Self::NoneHealthy { .. } | Self::UnknownModel)
     }
 
-    const fn status(self) -> StatusCode {
+    /// All that there is to know of it.
+    const fn row(self) -> Row {
+        use StatusCode as S;
         match self {
-            Self::NotFound | Self::UnknownModel => StatusCode::NOT_FOUND,
-            Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
-            Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::BadBody | Self::HeadInvalid => StatusCode::BAD_REQUEST,
-            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Self::UriTooLong => StatusCode::URI_TOO_LONG,
-            Self::UnsupportedCoding => StatusCode::NOT_IMPLEMENTED,
-            Self::RequestTimeout | Self::HeadTimeout | Self::QueueTimeout { .. } => {
-                StatusCode::REQUEST_TIMEOUT
-            }
-            Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::Forbidden => StatusCode::FORBIDDEN,
-            Self::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
-            Self::NoWorkers { .. }
-            | Self::NoneHealthy { .. }
-            | Self::BreakersOpen { .. }
-            | Self::TargetUnavailable { .. }
-            | Self::NoWorkerAnswered
-            | Self::WorkersUnwell => StatusCode::SERVICE_UNAVAILABLE,
-            Self::ConnectFailed | Self::UpstreamBroken | Self::UpstreamInvalid => StatusCode::BAD_GATEWAY,
-            Self::ConnectTimeout | Self::FirstByteTimeout | Self::UpstreamTimeout => {
-                StatusCode::GATEWAY_TIMEOUT
-            }
+            Self::HeadInvalid => Row::closing(
+                S::BAD_REQUEST,
+                "invalid_request_head",
+                "What came is not the head of an HTTP/1.1 request. Send one, without TLS where the router's URL begins with \
+                 http://.",
+            ),
+            Self::HeadTooLarge => Row::closing(
+                S::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "request_head_too_large",
+                "The request's header fields are longer or more than the router accepts. Send less, or have its operator \
+                 raise --max-header-bytes.",
+            ),
+            Self::UriTooLong => Row::closing(
+                S::URI_TOO_LONG,
+                "uri_too_long",
+                "The request's path and query are longer than the router accepts. Send what is long in the body.",
+            ),
+            Self::HeadTimeout => Row::closing(
+                S::REQUEST_TIMEOUT,
+                "request_head_timeout",
+                "The request's header fields did not come in time. Send them at once; the router's operator sets the limit \
+                 with --header-read-timeout-secs.",
+            ),
+            Self::NotFound => Row::keeping(S::NOT_FOUND, "not_found", "The router has no such path."),
+            Self::MethodNotAllowed { .. } => Row::keeping(
+                S::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "This path is not served with this method; the Allow header names those that are.",
+            ),
+            Self::PayloadTooLarge => Row::closing(
+                S::PAYLOAD_TOO_LARGE,
+                "payload_too_large",
+                "The request body is longer than the router accepts. Send less, or have its operator raise \
+                 --max-payload-size.",
+            ),
+            Self::BadBody => Row::closing(
+                S::BAD_REQUEST,
+                "body_not_received",
+                "The request body could not be received in full. Send as much as Content-Length says, or well-formed \
+                 chunks to the last.",
+            ),
+            Self::UnsupportedCoding => Row::closing(
+                S::NOT_IMPLEMENTED,
+                "unsupported_transfer_coding",
+                "The router takes no Transfer-Encoding but chunked. Name the body's coding in Content-Encoding.",
+            ),
+            Self::RequestTimeout => Row::closing(
+                S::REQUEST_TIMEOUT,
+                "request_timeout",
+                "The request body did not come in time. Send it without pauses; the router's operator sets the limits with \
+                 --body-idle-timeout-secs and --request-timeout-secs.",
+            ),
+            Self::Unauthorized => Row::closing(
+                S::UNAUTHORIZED,
+                "invalid_api_key",
+                "The API key is missing or wrong. Send it as `Authorization: Bearer KEY`.",
+            ),
+            Self::Forbidden => Row::closing(
+                S::FORBIDDEN,
+                "insufficient_role",
+                "This key may look, but not change anything. Use one whose role is admin, as --control-plane-api-keys gives \
+                 it.",
+            ),
+            Self::NoWorkerAnswered => Row::keeping(
+                S::SERVICE_UNAVAILABLE,
+                "no_worker_response",
+                "None of the router's workers answered this question. Try again; the router's operator finds the reasons in \
+                 its log.",
+            ),
+            Self::WorkersUnwell => Row::keeping(
+                S::SERVICE_UNAVAILABLE,
+                "workers_unwell",
+                "Not every healthy worker generated a token; `failed` names those that did not.",
+            ),
+            Self::NoWorkers { .. } => Row::keeping(
+                S::SERVICE_UNAVAILABLE,
+                "no_workers",
+                "The router has no workers. Its operator must name some with --worker-urls or POST /workers.",
+            ),
+            Self::NoneHealthy { .. } => Row::keeping(
+                S::SERVICE_UNAVAILABLE,
+                "no_available_workers",
+                "None of the router's workers for this is healthy. Try again later; its operator sees which in /workers.",
+            ),
+            Self::BreakersOpen { .. } => Row::keeping(
+                S::SERVICE_UNAVAILABLE,
+                "circuit_breakers_open",
+                "All of the router's workers for this have failed too often lately and are left alone for a while. Try \
+                 again later; its operator finds the reasons in the log.",
+            ),
+            Self::UnknownModel => Row::keeping(
+                S::NOT_FOUND,
+                "model_not_found",
+                "None of the router's workers serves this model. /v1/models names those that there are; the router's \
+                 operator sees in /workers who serves which.",
+            ),
+            Self::QueueFull { .. } => Row::keeping(
+                S::TOO_MANY_REQUESTS,
+                "queue_full",
+                "The router has as many requests under way and waiting as it may. Try again later.",
+            ),
+            Self::QueueTimeout { .. } => Row::keeping(
+                S::REQUEST_TIMEOUT,
+                "queue_timeout",
+                "The request waited in the router's queue for longer than it may. Try again later.",
+            ),
+            Self::TargetUnavailable { .. } => Row::keeping(
+                S::SERVICE_UNAVAILABLE,
+                "target_worker_unavailable",
+                "The worker named by X-SMG-Target-Worker is unknown or unhealthy. Name another, or leave the header out.",
+            ),
+            Self::ConnectFailed => Row::keeping(
+                S::BAD_GATEWAY,
+                "upstream_connect_failed",
+                "The worker assigned to this request could not be reached. Try again; the router's operator finds the reason \
+                 in its log.",
+            ),
+            Self::ConnectTimeout => Row::keeping(
+                S::GATEWAY_TIMEOUT,
+                "upstream_connect_timeout",
+                "The worker assigned to this request did not accept a connection in time. Try again; the router's operator \
+                 finds which in its log.",
+            ),
+            Self::FirstByteTimeout => Row::keeping(
+                S::GATEWAY_TIMEOUT,
+                "upstream_first_byte_timeout",
+                "The worker did not begin to answer in time. Try again later, or ask for less; the router's operator sets \
+                 the limit with --first-byte-timeout-secs.",
+            ),
+            Self::UpstreamBroken => Row::keeping(
+                S::BAD_GATEWAY,
+                "upstream_connection_lost",
+                "The worker's connection was lost before it answered. Try again; the router's operator finds the reason in \
+                 its log.",
+            ),
+            Self::UpstreamInvalid => Row::keeping(
+                S::BAD_GATEWAY,
+                "upstream_invalid_answer",
+                "The worker's answer cannot be passed on; the router's operator finds the reason in its log.",
+            ),
+            Self::UpstreamTimeout => Row::keeping(
+                S::GATEWAY_TIMEOUT,
+                "upstream_timeout",
+                "The worker did not answer within the router's time limit. Try again later, or ask for less; the router's \
+                 operator sets the limit with --request-timeout-secs.",
+            ),
         }
     }
 
     /// The stable code, for programs.
     pub(crate) const fn code(self) -> &'static str {
-        match self {
-            Self::HeadInvalid => "invalid_request_head",
-            Self::HeadTooLarge => "request_head_too_large",
-            Self::UriTooLong => "uri_too_long",
-            Self::HeadTimeout => "request_head_timeout",
-            Self::NotFound => "not_found",
-            Self::MethodNotAllowed { .. } => "method_not_allowed",
-            Self::PayloadTooLarge => "payload_too_large",
-            Self::BadBody => "body_not_received",
-            Self::UnsupportedCoding => "unsupported_transfer_coding",
-            Self::RequestTimeout => "request_timeout",
-            Self::Unauthorized => "invalid_api_key",
-            Self::Forbidden => "insufficient_role",
-            Self::NoWorkerAnswered => "no_worker_response",
-            Self::WorkersUnwell => "workers_unwell",
-            Self::NoWorkers { .. } => "no_workers",
-            Self::NoneHealthy { .. } => "no_available_workers",
-            Self::BreakersOpen { .. } => "circuit_breakers_open",
-            Self::UnknownModel => "model_not_found",
-            Self::QueueFull { .. } => "queue_full",
-            Self::QueueTimeout { .. } => "queue_timeout",
-            Self::TargetUnavailable { .. } => "target_worker_unavailable",
-            Self::ConnectFailed => "upstream_connect_failed",
-            Self::ConnectTimeout => "upstream_connect_timeout",
-            Self::FirstByteTimeout => "upstream_first_byte_timeout",
-            Self::UpstreamBroken => "upstream_connection_lost",
-            Self::UpstreamInvalid => "upstream_invalid_answer",
-            Self::UpstreamTimeout => "upstream_timeout",
-        }
+        self.row().code
     }
 
     /// OpenAI's error type.
     fn kind(self) -> &'static str {
         match self {
             Self::QueueFull { .. } | Self::QueueTimeout { .. } => "rate_limit_error",
-            _ if self.status().is_client_error() || self == Self::UnsupportedCoding => {
+            _ if self.row().status.is_client_error() || self == Self::UnsupportedCoding => {
                 "invalid_request_error"
             }
             _ => "server_error",
         }
     }
 
-    /// The text for the client: what is wrong, and what helps.
-    const fn message(self) -> &'static str {
+    /// When it may be otherwise, in seconds.
+    const fn retry_after_secs(self) -> Option<u64> {
         match self {
-            Self::HeadInvalid => "What came is not the head of an HTTP/1.1 request.",
-            Self::HeadTooLarge => {
-                "The request's header fields are longer or more than the router accepts. Send less, or have its \
-                 operator raise --max-header-bytes."
-            }
-            Self::UriTooLong => "The request's path and query are longer than the router accepts.",
-            Self::HeadTimeout => {
-                "The request's header fields did not come in time. Send them at once; the router's operator sets the \
-                 limit with --header-read-timeout-secs."
-            }
-            Self::NotFound => "The router has no such path.",
-            Self::MethodNotAllowed { .. } => {
-                "This path is not served with this method; the Allow header names those that are."
-            }
-            Self::PayloadTooLarge => {
-                "The request body is longer than the router accepts. Send less, or have its operator raise \
-                 --max-payload-size."
-            }
-            Self::BadBody => "The request body could not be received in full.",
-            Self::UnsupportedCoding => {
-                "The router takes no Transfer-Encoding but chunked. Name the body's coding in Content-Encoding."
-            }
-            Self::RequestTimeout => "The request body did not come in time.",
-            Self::Unauthorized => "The API key is missing or wrong. Send it as `Authorization: Bearer KEY`.",
-            Self::Forbidden => {
-                "This key may look, but not change anything. Use one whose role is admin, as --control-plane-api-keys \
-                 gives it."
-            }
-            Self::NoWorkerAnswered => {
-                "None of the router's workers answered this question. Try again; the router's operator finds the \
-                 reasons in its log."
-            }
-            Self::WorkersUnwell => {
-                "Not every healthy worker generated a token; `failed` names those that did not."
-            }
-            Self::NoWorkers { .. } => {
-                "The router has no workers. Its operator must name some with --worker-urls or POST /workers."
-            }
-            Self::NoneHealthy { .. } => {
-                "None of the router's workers is healthy. Try again later; its operator sees which in /workers."
-            }
-            Self::BreakersOpen { .. } => {
-                "All of the router's workers have failed too often lately and are left alone for a while. Try again \
-                 later; its operator finds the reasons in the log."
-            }
-            Self::UnknownModel => {
-                "None of the router's workers serves this model. Its operator sees which models there are in /workers."
-            }
-            Self::QueueFull { .. } => {
-                "The router has as many requests under way and waiting as it may. Try again later."
-            }
-            Self::QueueTimeout { .. } => {
-                "The request waited in the router's queue for longer than it may. Try again later."
-            }
-            Self::TargetUnavailable { .. } => {
-                "The worker named by X-SMG-Target-Worker is unknown or unhealthy. Name another, or leave the header \
-                 out."
-            }
-            Self::ConnectFailed => {
-                "The worker assigned to this request could not be reached. Try again; the router's operator finds the \
-                 reason in its log."
-            }
-            Self::ConnectTimeout => {
-                "The worker assigned to this request did not accept a connection in time. Try again; the router's \
-                 operator finds which in its log."
-            }
-            Self::FirstByteTimeout => {
-                "The worker did not begin to answer in time. Try again later, or ask for less."
-            }
-            Self::UpstreamBroken => {
-                "The worker's connection was lost before it answered. Try again; the router's operator finds the \
-                 reason in its log."
-            }
-            Self::UpstreamInvalid => {
-                "The worker's answer cannot be passed on; the router's operator finds the reason in its log."
-            }
-            Self::UpstreamTimeout => {
-                "The worker did not answer within the router's time limit. Try again later, or ask for less."
-            }
-        }
-    }
-
-    pub(crate) fn answer(self) -> Answer {
-        (self.response(self.body()), Some(self))
-    }
-
-    /// The same with one more member beside `error`.
-    pub(crate) fn answer_with(self, name: &str, value: serde_json::Value) -> Answer {
-        let mut body = self.body();
-        body[name] = value;
-        (self.response(body), Some(self))
-    }
-
-    fn body(self) -> serde_json::Value {
-        serde_json::json!({"error": {"message": self.message(), "type": self.kind(), "code": self.code()}})
-    }
-
-    fn response(self, body: serde_json::Value) -> Response<Body> {
-        let code = self.code();
-        let mut response = Response::new(Body::own(Bytes::from(body.to_string())));
-        *response.status_mut() = self.status();
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(ERROR_CODE, HeaderValue::from_static(code));
-        headers.insert(GATEWAY_ERROR_CODE, HeaderValue::from_static(code));
-        if self == Self::Unauthorized {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        match self {
-            Self::MethodNotAllowed { allowed } => {
-                headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
-            }
             Self::NoWorkers { retry_after_secs }
             | Self::TargetUnavailable { retry_after_secs }
             | Self::NoneHealthy { retry_after_secs }
             | Self::BreakersOpen { retry_after_secs }
             | Self::QueueFull { retry_after_secs }
-            | Self::QueueTimeout { retry_after_secs } => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after_secs));
-            }
-            // What is left of the body is not read, so the connection cannot serve another request.
-            Self::HeadInvalid
-            | Self::HeadTooLarge
-            | Self::UriTooLong
-            | Self::HeadTimeout
-            | Self::Unauthorized
-            | Self::Forbidden
-            | Self::PayloadTooLarge
-            | Self::BadBody
-            | Self::UnsupportedCoding
-            | Self::RequestTimeout => {
-                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-            }
-            _ => {}
+            | Self::QueueTimeout { retry_after_secs } => Some(retry_after_secs),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn answer(self) -> Answer {
+        self.answer_saying(self.row().message)
+    }
+
+    /// The same in words that fit the request better.
+    pub(crate) fn answer_saying(self, message: &str) -> Answer {
+        (self.response(&self.body(message)), Some(self))
+    }
+
+    /// The same with one more member beside `error`.
+    pub(crate) fn answer_with(self, name: &str, value: serde_json::Value) -> Answer {
+        let mut body = self.body(self.row().message);
+        body[name] = value;
+        (self.response(&body), Some(self))
+    }
+
+    fn body(self, message: &str) -> serde_json::Value {
+        serde_json::json!({"error": {"message": message, "type": self.kind(), "code": self.code()}})
+    }
+
+    fn response(self, body: &serde_json::Value) -> Response<Body> {
+        let row = self.row();
+        let mut response = Response::new(Body::own(Bytes::from(body.to_string())));
+        *response.status_mut() = row.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ERROR_CODE, HeaderValue::from_static(row.code));
+        headers.insert(GATEWAY_ERROR_CODE, HeaderValue::from_static(row.code));
+        if let Self::MethodNotAllowed { allowed } = self {
+            headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
+        }
+        if self == Self::Unauthorized {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = self.retry_after_secs() {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if row.closes {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
+    }
+}
+
+// === impl Row ===
+
+impl Row {
+    const fn keeping(status: StatusCode, code: &'static str, message: &'static str) -> Self {
+        Self { status, code, message, closes: false }
+    }
+
+    const fn closing(status: StatusCode, code: &'static str, message: &'static str) -> Self {
+        Self { closes: true, ..Self::keeping(status, code, message) }
     }
 }

@@ -73,7 +73,7 @@ pub(crate) fn can_keep_in(directory: &Path) -> io::Result<()> {
     // What is not there is made.
     let there = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
     if !there.is_dir() {
-        return Err(io::ErrorKind::NotADirectory.into());
+        return Err(Errno::NOTDIR.into());
     }
     Ok(access(there, Access::WRITE_OK | Access::EXEC_OK)?)
 }

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 
 use crate::client::Turn;
 use crate::error::{Answer, Refusal};
-use crate::operator::{self, Asked, Call};
+use crate::operator::{self, Asked, Call, Guard};
 use crate::proxy;
 use crate::request_id::{self, REQUEST_ID};
 use crate::server::{Context, Surface};
@@ -111,7 +111,10 @@ async fn dispatch(
     let answer = match target {
         Target::Route(at) => operate(context, turn, at, request, id).await,
         Target::Endpoint(_) => refuse(Refusal::MethodNotAllowed { allowed: "POST" }, &mut request).await,
-        Target::Nothing => refuse(Refusal::NotFound, &mut request).await,
+        Target::Nothing => {
+            proxy::discard(&mut request).await;
+            not_found(&request, context.admin_apart)
+        }
     };
     metrics.answered(answer.0.status(), answer.1);
     answer
@@ -139,6 +142,10 @@ async fn operate(
             let (context, turn) = (Arc::clone(context), Arc::clone(turn));
             handler(Asked { context, turn, request, id, visitor }).await
         }
+        Err(Refusal::Unauthorized) if route.guard == Guard::Admin && !settings.admin_keys.is_empty() => {
+            proxy::discard(&mut request).await;
+            Refusal::Unauthorized.answer_saying(OPERATORS_ONLY)
+        }
         Err(refusal) => refuse(refusal, &mut request).await,
     };
     if let Some(call) = call {
@@ -146,6 +153,30 @@ async fn operate(
     }
     answer
 }
+
+/// To who may have shown the clients' key.
+const OPERATORS_ONLY: &str = "This takes an operator's key, as --control-plane-api-keys gives it, and that is missing or \
+                              wrong. Send it as `Authorization: Bearer KEY`.";
+
+/// Tells who asked at the wrong place where the right one is; `apart` if operators have a listener of their own.
+fn not_found(request: &Request<Incoming>, apart: bool) -> Answer {
+    let path: String = request.uri().path().chars().take(MAX_PATH).collect();
+    let whereabouts = match target(&path, &[]) {
+        _ if path == "/metrics" => "it is served on the port of --prometheus-port.",
+        Target::Endpoint(_) => "it is served where clients are, on the port of --port.",
+        Target::Route(at) if ROUTES[at].is_served_on(Surface::Admin, apart) => {
+            "operators are served on a listener of their own, on the port of --admin-port."
+        }
+        Target::Route(_) => "it is served where clients are, on the port of --port.",
+        Target::Nothing => {
+            "an engine's path that the router does not know is one that --extra-endpoints names."
+        }
+    };
+    Refusal::NotFound.answer_saying(&format!("The router has no path `{path}` here: {whereabouts}"))
+}
+
+/// As much of a path as is repeated, in characters.
+const MAX_PATH: usize = 128;
 
 /// Refuses. A client that is still sending would not see why, so what it sends is taken first.
 async fn refuse(refusal: Refusal, request: &mut Request<Incoming>) -> Answer {
@@ -157,6 +188,7 @@ fn metrics(context: &Context, request: &Request<Incoming>) -> Answer {
     match (request.uri().path(), request.method()) {
         ("/metrics", &(Method::GET | Method::HEAD)) => operator::metrics(&context.shared, request.headers()),
         ("/metrics", _) => Refusal::MethodNotAllowed { allowed: "GET, HEAD" }.answer(),
-        _ => Refusal::NotFound.answer(),
+        _ => Refusal::NotFound
+            .answer_saying("Only /metrics is served here; the rest is on the port of --port."),
     }
 }

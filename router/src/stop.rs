@@ -37,11 +37,7 @@ pub(crate) async fn further(stop: &mut watch::Receiver<Stop>, stage: Stop) -> St
 }
 
 /// The first SIGTERM or SIGINT begins the end, the second is the end. Needs a runtime around it.
-///
-/// # Errors
-/// The operating system refuses signal handlers.
-pub(crate) fn with_signals(stop: watch::Sender<Stop>, plan: Shutdown) -> std::io::Result<()> {
-    let mut signals = Signals::new()?;
+pub(crate) fn with_signals(mut signals: Signals, stop: watch::Sender<Stop>, plan: Shutdown) {
     tokio::spawn(async move {
         signals.next().await;
         let told = Instant::now();
@@ -58,7 +54,6 @@ pub(crate) fn with_signals(stop: watch::Sender<Stop>, plan: Shutdown) -> std::io
         }
         advance(&stop, Stop::Now);
     });
-    Ok(())
 }
 
 /// Blocks until SIGTERM or SIGINT comes. Not for a thread that has a runtime around it.
@@ -72,13 +67,20 @@ pub(crate) fn wait_for_signal() -> std::io::Result<()> {
     })
 }
 
-struct Signals {
+/// SIGTERM and SIGINT, which do nothing by themselves any more.
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    /// Needs a runtime around it.
+    ///
+    /// # Errors
+    /// The operating system refuses signal handlers.
+    pub(crate) fn new() -> std::io::Result<Self> {
+        // Nobody heeds it yet, but it must not end us.
+        drop(signal(SignalKind::hangup())?);
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 

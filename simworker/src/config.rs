@@ -1,6 +1,6 @@
 //! What a host and its workers are made of: every value resolved.
 
-use simworker_core::{EngineConfig, Preset};
+use simworker_core::{EngineConfig, Pace, Preset};
 
 use crate::fault::Assigned;
 
@@ -27,6 +27,25 @@ pub struct WorkerConfig {
     pub legacy_loads: bool,
     /// Engine time from the arrival of a request to its place in the queue (tokenising, HTTP and IPC), nanoseconds.
     pub request_overhead_ns: u64,
+}
+
+impl WorkerConfig {
+    /// A worker that serves `mock`: steps as long as the engine's, everything reported, and no time lost before the queue.
+    #[must_use]
+    pub fn mock(preset: &'static Preset) -> Self {
+        Self {
+            engine: EngineConfig { pace: Pace::Step, ..EngineConfig::of(preset) },
+            preset,
+            model_path: "org/mock".to_owned(),
+            served_model_name: "mock".to_owned(),
+            stream_interval: 1,
+            incremental_streaming_output: false,
+            enable_cache_report: true,
+            health_generation: false,
+            legacy_loads: false,
+            request_overhead_ns: 0,
+        }
+    }
 }
 
 /// Who answers.

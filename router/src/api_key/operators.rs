@@ -76,7 +76,7 @@ impl AdminKey {
         let (Some(id), Some(name), Some(role), Some(key)) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Err("is not of the form ID:NAME:ROLE:KEY");
+            return Err("is not of the form ID:NAME:ROLE:KEY; blanks stand between keys, and within none");
         };
         let role = match role {
             "admin" => AdminRole::Admin,
@@ -86,10 +86,19 @@ impl AdminKey {
         if id.is_empty() {
             return Err("has no id; the form is ID:NAME:ROLE:KEY");
         }
+        if key.split(',').skip(1).any(begins_a_key) {
+            return Err("has another one behind a comma; write blanks between keys");
+        }
         // What no request can show would lock its operator out.
         let ApiKey(key) = ApiKey::new(key).ok_or("ends in no key of visible ASCII characters")?;
         Ok(Self { id: id.to_owned(), name: name.to_owned(), role, digest: Sha256::digest(key).into() })
     }
+}
+
+/// Whether a text has the form of a whole key. A key with a comma in it hardly goes on like this.
+fn begins_a_key(text: &str) -> bool {
+    let mut parts = text.split(':').skip(2);
+    matches!((parts.next(), parts.next()), (Some("admin" | "user"), Some(_)))
 }
 
 impl AdminRole {
@@ -124,12 +133,14 @@ mod tests {
 
     #[test]
     fn a_key_is_found_with_who_shows_it() {
-        let keys = keys(&["1:Ada Lovelace:admin:sk-a", "2:Bob:user:sk:b:c"]).expect("keys");
+        let keys =
+            keys(&["1:Ada Lovelace:admin:sk-a", "2:Bob:user:sk:b:c", "3::user:sk,d:e,f"]).expect("keys");
         let who = |value: &str| {
             keys.find(&showing(value)).map(|key| (key.id.as_str(), key.name.as_str(), key.role))
         };
         assert_eq!(who("Bearer sk-a"), Some(("1", "Ada Lovelace", AdminRole::Admin)));
         assert_eq!(who("bearer sk:b:c"), Some(("2", "Bob", AdminRole::User)));
+        assert_eq!(who("Bearer sk,d:e,f"), Some(("3", "", AdminRole::User)));
         for value in ["Bearer sk-b", "Bearer sk-", "Bearer sk-aa", "Bearer", "sk-a", "Basic sk-a", "Bearer 1"]
         {
             assert_eq!(who(value), None, "{value}");
@@ -146,6 +157,11 @@ mod tests {
             (&["a:b:admin:sk-1", "sk-secret:b:c:d"], "key 2 has a role that is neither"),
             (&["a:b:Admin:sk-secret"], "a role that is neither"),
             (&[":b:admin:sk-secret"], "has no id"),
+            (&["a:b:admin:sk-secret,c:d:user:sk-2"], "key 1 has another one behind a comma"),
+            (
+                &["a:b", "c:admin:sk-secret"],
+                "key 1 is not of the form ID:NAME:ROLE:KEY; blanks stand between",
+            ),
             (&["a:b:admin:"], "no key of visible ASCII"),
             (&["a:b:admin:sk-secret 1"], "no key of visible ASCII"),
             (&["a:b:admin:sk-secret", "a:c:user:sk-2"], "key 2 has the id of one before it"),

@@ -24,7 +24,7 @@ use super::source::{Source, Values};
 use super::stop::Stop;
 use super::timeouts::TimeoutArgs;
 use super::traffic::{self, TrafficArgs};
-use super::workers::WorkerArgs;
+use super::workers::{self, WorkerArgs};
 use crate::config::{Config, ConnectionLimits, Settings};
 
 /// A streaming reverse proxy for SGLang workers.
@@ -114,9 +114,9 @@ fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result
     let mut warnings = Vec::new();
     let policy = args.policy.resolve(layer, &mut warnings)?;
     let worker_places = file.iter().map(|worker| worker.place.clone()).collect();
-    let workers = args.workers.resolve(file, &mut warnings)?;
-    if policy.name() == "power_of_two" && workers.workers.len() == 1 {
-        warnings.push("--policy power_of_two has no choice with a single worker".to_owned());
+    let fleet = args.workers.resolve(file, &mut warnings)?;
+    if (1..policy.row().fewest_workers).contains(&fleet.workers.len()) {
+        warnings.push(format!("--policy {} has no choice with a single worker", policy.name()));
     }
     args.ignored.warn(&mut warnings);
     let clients = args.traffic.resolve()?;
@@ -141,16 +141,18 @@ fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result
         admin_keys: security.admin_keys,
         audit: security.audit,
         cors: security.cors,
-        warm_up: workers.warm_up,
-        drain_timeout: workers.drain_timeout,
+        warm_up: fleet.warm_up,
+        drain_timeout: fleet.drain_timeout,
     };
     let process = args.process;
-    let listeners = [
-        ("--port", Some(clients.listen)),
-        ("--admin-port", security.admin_listen),
-        ("--prometheus-port", Some(observe.metrics_listen)),
-    ];
-    traffic::differ(listeners)?;
+    let admin = security.admin_listen.map(|address| ("--admin-port", address));
+    let listeners: Vec<_> = [("--port", clients.listen)]
+        .into_iter()
+        .chain(admin)
+        .chain([("--prometheus-port", observe.metrics_listen)])
+        .collect();
+    traffic::differ(&listeners)?;
+    workers::are_others(&fleet.workers, &listeners)?;
     let shutdown = process.shutdown(layer.is_given(matches, "shutdown_pause_secs"))?;
     let config = Config {
         listen: clients.listen,
@@ -164,14 +166,14 @@ fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result
         },
         server_tls: security.server_tls,
         upstream_tls: security.upstream_tls,
-        workers: workers.workers,
-        startup_timeout: workers.startup_timeout,
+        workers: fleet.workers,
+        startup_timeout: fleet.startup_timeout,
         policy,
         seed: process.seed,
         threads: process.threads(),
         settings,
-        load_poll_interval: workers.load_poll_interval,
-        info_interval: workers.info_interval,
+        load_poll_interval: fleet.load_poll_interval,
+        info_interval: fleet.info_interval,
         health: args.health.resolve(),
         breaker: args.breaker.resolve(),
         shutdown,

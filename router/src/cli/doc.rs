@@ -8,6 +8,7 @@ use clap::{Arg, Command};
 use router_core::POLICIES;
 
 use super::file::File;
+use super::file_workers::KEYS;
 use super::given::ENVIRONMENT;
 use super::ignored::IGNORED;
 use super::policy::DEFAULT_POLICY;
@@ -51,17 +52,6 @@ allowed or of no effect is an error with its line, and so is an option of anothe
 
 Each `[[workers]]` is one worker. They come after those of `worker_urls` in the section `[fleet]`; `--worker-urls` on the
 command line takes the place of both.
-
-| key | default | |
-|---|---|---|
-| `url` | | `http://HOST:PORT`; has to be there |
-| `api_key` | `worker_api_key` | the key that this worker is sent |
-| `model_id` | the worker is asked | the model that it serves |
-| `priority` | 50 | a whole number from 0 to 4294967295, shown in `/workers` |
-| `cost` | 1.0 | a number of 0 or more, shown in `/workers` |
-| `worker_type` | `\"regular\"` | no other type is known |
-| `labels` | none | a table of texts, shown in `/workers` |
-| `disable_health_check` | `false` | treat it as healthy |
 ";
 
 #[test]
@@ -100,6 +90,11 @@ fn document() -> String {
     let mut command = args::command();
     command = command.disable_help_flag(true).disable_version_flag(true);
     let mut out = INTRODUCTION.to_owned();
+    out.push_str("\n| key | default | |\n|---|---|---|\n");
+    for key in KEYS {
+        let cell = if key.default.is_empty() { String::new() } else { format!(" {}", key.default) };
+        let _ = writeln!(out, "| `{}` |{cell} | {} |", key.name, key.help);
+    }
     environment(&mut out);
     for (heading, section) in SECTIONS {
         let _ = write!(out, "\n## {heading}: `[{section}]`\n\n");
@@ -119,7 +114,7 @@ fn environment(out: &mut String) {
         let _ = writeln!(out, "| `{name}` | `{}` |", sections::flag(id));
     }
     out.push_str(
-        "\n`RUST_LOG`, when it is set, is a filter of log lines that takes the place of `--log-level`.\n",
+        "\nWhere a flag takes several values, they stand in the variable with blanks between.\n\n`RUST_LOG`, when it is set, is a filter of log lines that takes the place of `--log-level`.\n",
     );
 }
 

@@ -14,8 +14,100 @@ use crate::config::StaticWorker;
 use crate::fleet::Identity;
 use crate::upstream::Address;
 
-const KEYS: &[&str] =
-    &["url", "api_key", "model_id", "priority", "cost", "worker_type", "labels", "disable_health_check"];
+/// What may be said of a worker. A new one is a new row.
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "what people are told stands in a document that a test writes")
+)]
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    /// For people, as the document shows it; empty: there is none.
+    pub(super) default: &'static str,
+    /// What it is and what it may be.
+    pub(super) help: &'static str,
+    /// Takes the value.
+    read: fn(&mut StaticWorker, &Entry<'_>, &Text<'_>) -> Result<(), Stop>,
+}
+
+pub(super) const KEYS: &[Key] = &[
+    Key {
+        name: URL,
+        default: "",
+        help: "`http://HOST:PORT`; has to be there",
+        // Without it there is nothing to read the others into.
+        read: |_, _, _| Ok(()),
+    },
+    Key {
+        name: "api_key",
+        default: "`worker_api_key`",
+        help: "the key that this worker is sent",
+        read: |worker, entry, _| {
+            let key =
+                ApiKey::new(words(entry)?).ok_or_else(|| entry.wrong(format!("takes {}", ApiKey::FORM)))?;
+            worker.api_key = Some(key);
+            Ok(())
+        },
+    },
+    Key {
+        name: "model_id",
+        default: "the worker is asked",
+        help: "the model that it serves",
+        read: |worker, entry, _| {
+            worker.model = Some(words(entry)?.to_owned());
+            Ok(())
+        },
+    },
+    Key {
+        name: "priority",
+        default: "50",
+        help: "a whole number from 0 to 4294967295, shown in `/workers`",
+        read: |worker, entry, _| {
+            worker.priority = figure(entry, whole(0..=u32::MAX))?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "cost",
+        default: "1.0",
+        help: "a number of 0 or more, shown in `/workers`",
+        read: |worker, entry, _| {
+            worker.cost = figure(entry, number(0.0..=f64::INFINITY))?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "worker_type",
+        default: "`\"regular\"`",
+        help: "no other type is known",
+        read: |_, entry, _| match words(entry)? {
+            "regular" => Ok(()),
+            _ => Err(entry.wrong("can only be \"regular\": prefill and decode workers are not told apart")),
+        },
+    },
+    Key {
+        name: "labels",
+        default: "none",
+        help: "a table of texts, shown in `/workers`",
+        read: |worker, entry, text| {
+            worker.labels = labels(entry, text)?;
+            Ok(())
+        },
+    },
+    Key {
+        name: "disable_health_check",
+        default: "`false`",
+        help: "treat it as healthy",
+        read: |worker, entry, _| match entry.value {
+            DeValue::Boolean(off) => {
+                worker.health_check = !off;
+                Ok(())
+            }
+            _ => Err(entry.wrong("takes true or false, without quotes")),
+        },
+    },
+];
+
+const URL: &str = "url";
 
 /// A worker and where it was written.
 pub(super) struct FileWorker {
@@ -45,39 +137,18 @@ pub(super) fn read(text: &Text<'_>, entry: &Entry<'_>) -> Result<Vec<FileWorker>
 }
 
 fn worker(entries: &[Entry<'_>], text: &Text<'_>, place: Origin) -> Result<FileWorker, Stop> {
-    let Some(url) = entries.iter().find(|entry| entry.key == "url") else {
+    let Some(url) = entries.iter().find(|entry| entry.key == URL) else {
         return Err(Stop::Wrong(format!("{place}: a worker needs a `url`, such as \"http://HOST:PORT\"")));
     };
     let address =
         Address::parse(words(url)?).map_err(|error| Stop::Wrong(error.to_string()).at(&url.place))?;
     let mut worker = plain(address);
     for entry in entries {
-        match entry.key {
-            "url" => {}
-            "api_key" => {
-                let key = ApiKey::new(words(entry)?);
-                worker.api_key = Some(key.ok_or_else(|| {
-                    entry.wrong("takes one or more visible ASCII characters, without blanks")
-                })?);
-            }
-            "model_id" => worker.model = Some(words(entry)?.to_owned()),
-            "priority" => worker.priority = figure(entry, whole(0..=u32::MAX))?,
-            "cost" => worker.cost = figure(entry, number(0.0..=f64::INFINITY))?,
-            "worker_type" => match words(entry)? {
-                "regular" => {}
-                _ => {
-                    return Err(
-                        entry.wrong("can only be \"regular\": prefill and decode workers are not told apart")
-                    );
-                }
-            },
-            "labels" => worker.labels = labels(entry, text)?,
-            "disable_health_check" => match entry.value {
-                DeValue::Boolean(off) => worker.health_check = !off,
-                _ => return Err(entry.wrong("takes true or false, without quotes")),
-            },
-            _ => return Err(entry.unknown(" of [[workers]]", KEYS)),
-        }
+        let Some(key) = KEYS.iter().find(|key| key.name == entry.key) else {
+            let known: Vec<_> = KEYS.iter().map(|key| key.name).collect();
+            return Err(entry.unknown(" of [[workers]]", &known));
+        };
+        (key.read)(&mut worker, entry, text)?;
     }
     Ok(FileWorker { worker, place })
 }

@@ -18,6 +18,8 @@ pub(super) struct Ignored {
     takes: Takes,
     /// What happens instead.
     pub(super) instead: &'static str,
+    /// Whether that is what was asked for.
+    is_granted: bool,
 }
 
 enum Takes {
@@ -56,7 +58,7 @@ const TOOL_PARSERS: &[&str] = &[
 ];
 
 const fn row(id: &'static str, takes: Takes, instead: &'static str) -> Ignored {
-    Ignored { id, takes, instead }
+    Ignored { id, takes, instead, is_granted: false }
 }
 
 pub(super) const IGNORED: &[Ignored] = &[
@@ -78,7 +80,14 @@ pub(super) const IGNORED: &[Ignored] = &[
         Takes::Nothing,
         "several models are served without it, each by the workers that have it, and --worker-urls still count",
     ),
-    row("backend", Takes::OneOf(&["sglang"]), "workers are SGLang servers, which are spoken to over HTTP"),
+    Ignored {
+        is_granted: true,
+        ..row(
+            "backend",
+            Takes::OneOf(&["sglang"]),
+            "workers are SGLang servers, which are spoken to over HTTP",
+        )
+    },
     row("model_path", Takes::Text, TOKENIZER),
     row("tokenizer_path", Takes::Text, TOKENIZER),
     row("chat_template", Takes::Text, TOKENIZER),
@@ -141,17 +150,12 @@ impl Ignored {
             _ => super::policy::capitalised(self.instead),
         }
     }
-
-    /// Whether what happens is what was asked for.
-    fn is_granted(&self) -> bool {
-        self.id == "backend"
-    }
 }
 
 fn one_of(words: &'static [&'static str], instead: &'static str) -> ValueParser {
     ValueParser::new(move |text: &str| match words.contains(&text) {
         true => Ok(text.to_owned()),
-        false => Err(format!("not one of {}: {instead}", words.join(", "))),
+        false => Err(format!("takes {}: {instead}", words.join(", "))),
     })
 }
 
@@ -160,7 +164,7 @@ fn one_of(words: &'static [&'static str], instead: &'static str) -> ValueParser 
 impl IgnoredArgs {
     /// What is said of each.
     pub(super) fn warn(&self, warnings: &mut Vec<String>) {
-        let told = self.0.iter().filter(|row| !row.is_granted());
+        let told = self.0.iter().filter(|row| !row.is_granted);
         warnings.extend(told.map(|row| format!("{} has no effect: {}", flag(row.id), row.instead)));
     }
 }

@@ -74,6 +74,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
         about: "Check the same flags and files as for a start, and print what they come to",
         main: check::main,
     },
+    Subcommand { name: "help", about: "Show this, or the help of a subcommand", main: help },
     Subcommand {
         name: "launch",
         about: "Start workers and the router in front of them in one go",
@@ -96,6 +97,12 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// `router help [SUBCOMMAND]` is `router [SUBCOMMAND] --help`.
+fn help(args: Vec<OsString>) -> ExitCode {
+    let of = args.into_iter().skip(1);
+    main(std::iter::once(ROUTER.into()).chain(of).chain(["--help".into()]))
+}
+
 /// Reads the router's flags; the first argument is the name of the program.
 ///
 /// # Errors
@@ -111,9 +118,11 @@ fn run(parsed: &Parsed) -> Result<(), Stop> {
     start(&parsed.config, opened)
 }
 
-/// Whether the router has an option of this name, without dashes.
+/// Whether the router has an option of this name, without dashes, that does something.
 pub(crate) fn has_option(name: &str) -> bool {
-    args::command().get_arguments().any(|arg| arg.get_long() == Some(name))
+    args::command()
+        .get_arguments()
+        .any(|arg| arg.get_long() == Some(name) && arg.get_help_heading() != Some(ignored::HEADING))
 }
 
 /// What comes before the router is started: its log, and room for its connections.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
+use http::HeaderValue;
 
 use super::readers::{whole, words};
 use super::stop::Stop;
@@ -95,7 +96,7 @@ impl SecurityArgs {
 
 /// A key that cannot be sent is refused without being repeated.
 pub(super) fn key(flag: &'static str, text: &str) -> Result<ApiKey, Stop> {
-    let refusal = || Stop::wrong(flag, "takes one or more visible ASCII characters, without blanks");
+    let refusal = || Stop::wrong(flag, format!("takes {}", ApiKey::FORM));
     ApiKey::new(text).ok_or_else(refusal)
 }
 
@@ -121,20 +122,26 @@ fn admin_keys(given: &[String]) -> Result<AdminKeys, Stop> {
 }
 
 fn origins(given: &[String]) -> Result<Cors, Stop> {
-    let origins: Vec<String> = words(given).map(str::to_owned).collect();
-    match origins.iter().find(|origin| !is_origin(origin)) {
-        None => Ok(Cors { origins }),
-        Some(bad) => {
-            let problem =
-                format!("`{bad}` is not an origin; write SCHEME://HOST[:PORT] without a path, or *");
-            Err(Stop::wrong("--cors-allowed-origins", problem))
-        }
+    let wrong = |problem: String| Stop::wrong("--cors-allowed-origins", problem);
+    let given: Vec<&str> = words(given).collect();
+    match given[..] {
+        [] => return Ok(Cors::Closed),
+        ["*"] => return Ok(Cors::Any),
+        _ if given.contains(&"*") => return Err(wrong("`*` is any origin; leave the others out".to_owned())),
+        _ => {}
     }
+    let origin = |text: &str| {
+        let value = HeaderValue::from_str(text).ok().filter(|_| is_origin(text));
+        value.ok_or_else(|| {
+            wrong(format!("`{text}` is not an origin; write SCHEME://HOST[:PORT] without a path, or *"))
+        })
+    };
+    given.into_iter().map(origin).collect::<Result<_, _>>().map(Cors::Listed)
 }
 
 /// Whether it can stand in an `Origin` header (RFC 6454, section 7).
 fn is_origin(text: &str) -> bool {
-    let Some((scheme, authority)) = text.split_once("://") else { return text == "*" };
+    let Some((scheme, authority)) = text.split_once("://") else { return false };
     let is_uri = text.parse::<http::Uri>().is_ok_and(|uri| uri.authority().is_some());
     is_uri && !scheme.is_empty() && !authority.contains(['/', '?', '#', '@'])
 }

@@ -44,9 +44,7 @@ impl TrafficArgs {
 ///
 /// # Errors
 /// Two of them do.
-pub(super) fn differ<const N: usize>(listeners: [(&'static str, Option<SocketAddr>); N]) -> Result<(), Stop> {
-    let listeners: Vec<_> =
-        listeners.into_iter().filter_map(|(flag, address)| Some((flag, address?))).collect();
+pub(super) fn differ(listeners: &[(&'static str, SocketAddr)]) -> Result<(), Stop> {
     for (at, (flag, address)) in listeners.iter().enumerate() {
         if let Some((other, _)) = listeners[..at].iter().find(|(_, known)| meet(*known, *address)) {
             let port = address.port();

@@ -1,6 +1,7 @@
 //! The workers that are known from the start, and how workers come and go.
 
 use std::collections::{BTreeMap, HashSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
@@ -103,6 +104,34 @@ fn workers(given: &[String], file: Vec<FileWorker>) -> Result<Vec<StaticWorker>,
         workers.push(worker);
     }
     Ok(workers)
+}
+
+/// Whether no worker is the router itself, as far as its URL tells: what it gives itself, it would give itself again. The
+/// likeliest slip, as engines listen on the same port by default.
+///
+/// # Errors
+/// One is where one of these listeners is, each under the flag of its port.
+pub(super) fn are_others(
+    workers: &[StaticWorker],
+    listeners: &[(&'static str, SocketAddr)],
+) -> Result<(), Stop> {
+    for (flag, address) in listeners.iter().filter(|(_, address)| address.port() != 0) {
+        let is_local = address.ip().is_unspecified() || address.ip().is_loopback();
+        let names = ["127.0.0.1", "[::1]", "localhost"].into_iter().filter(|_| is_local);
+        let own: HashSet<String> =
+            names.map(|name| format!("{name}:{}", address.port())).chain([address.to_string()]).collect();
+        let dialled = |worker: &&StaticWorker| {
+            worker.address.dialled().split_once("://").is_some_and(|(_, at)| own.contains(at))
+        };
+        if let Some(worker) = workers.iter().find(dialled) {
+            let remedy = format!("give the engine's port, or another {flag}");
+            return Err(Stop::wrong(
+                URLS,
+                format!("`{}` is where the router itself listens; {remedy}", worker.address.url),
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn most() -> String {

@@ -54,8 +54,8 @@ struct State {
     running: Vec<Option<Pid>>,
     /// Outputs that have not come to their end.
     outputs: usize,
-    /// Nobody is started any more.
-    ending: bool,
+    /// Nobody is started any more: the end has begun, and one that dies now has no successor.
+    leaving: bool,
     /// What is left of the grace is not waited for.
     hurry: bool,
 }
@@ -72,9 +72,10 @@ impl Crew {
         guard: Guard,
     ) -> Result<Self, StartError> {
         let running = vec![None; ports.len()];
-        let state = State { guard, running, outputs: 0, ending: false, hurry: false };
+        let state = State { guard, running, outputs: 0, leaving: false, hurry: false };
         let shared = Arc::new(Shared { command, ports, state: Mutex::new(state), news: Condvar::new() });
         let crew = Self { shared, grace };
+        on_signal(&crew.shared, |state| state.leaving = true);
         let (started, starts) = channel();
         for index in 0..crew.shared.ports.len() {
             let (shared, started) = (Arc::clone(&crew.shared), started.clone());
@@ -95,12 +96,13 @@ impl Crew {
     /// Asks everybody to end, waits, and kills who is left.
     fn end(&self) {
         let mut state = self.shared.state.lock();
-        state.ending = true;
+        state.leaving = true;
         state.signal(Signal::TERM);
         self.shared.news.notify_all();
         if state.is_anybody_there() {
             tracing::info!("the router has ended; its workers are told to end");
-            hurry_on_signal(&self.shared);
+            // The next signal takes what is left of the grace. Without the means for that, all of it is given.
+            on_signal(&self.shared, |state| state.hurry = true);
         }
         let until = Instant::now() + self.grace;
         self.shared.wait(&mut state, until, |state| state.hurry || !state.is_anybody_there());
@@ -140,7 +142,7 @@ impl Shared {
             let pause = backoff.after(begun.elapsed());
             tracing::info!(worker = index, "the worker will be started again in {pause:?}");
             let mut state = self.state.lock();
-            self.wait(&mut state, Instant::now() + pause, |state| state.ending);
+            self.wait(&mut state, Instant::now() + pause, |state| state.leaving);
         }
     }
 
@@ -152,7 +154,7 @@ impl Shared {
         // What it reads ends when we do: the sign for workers that look for one.
         command.stdin(Stdio::piped()).stdout(said.try_clone()?).stderr(said).process_group(0);
         let mut state = self.state.lock();
-        if state.ending {
+        if state.leaving {
             return Ok(None);
         }
         let shared = Arc::clone(self);
@@ -187,7 +189,7 @@ impl Shared {
         state.running[index] = None;
         let status = child.wait();
         self.news.notify_all();
-        if state.ending { None } else { status.ok() }
+        if state.leaving { None } else { status.ok() }
     }
 
     fn wait(
@@ -213,12 +215,12 @@ impl State {
     }
 }
 
-/// The next signal takes what is left of the grace. Without the means for that, all of it is given.
-fn hurry_on_signal(shared: &Arc<Shared>) {
+/// Notes the next signal, if there are the means for that.
+fn on_signal(shared: &Arc<Shared>, note: fn(&mut State)) {
     let shared = Arc::clone(shared);
     let wait = move || {
         if stop::wait_for_signal().is_ok() {
-            shared.state.lock().hurry = true;
+            note(&mut shared.state.lock());
             shared.news.notify_all();
         }
     };

@@ -24,7 +24,7 @@ use self::seats::Seats;
 use crate::config::Config;
 use crate::reload;
 use crate::shared::Shared;
-use crate::stop::{self, Stop};
+use crate::stop::{self, Signals, Stop};
 use crate::tasks;
 use crate::tls::{BadFile, ClientTls, Credentials};
 use crate::upstream::Pool;
@@ -79,6 +79,8 @@ pub(crate) struct Opened {
     upstream_tls: ClientTls,
     tls: Option<Arc<Credentials>>,
     listeners: Listeners,
+    /// From now on they wait to be heeded.
+    signals: Signals,
 }
 
 /// Takes what there may be no other of, before anything is begun.
@@ -91,8 +93,9 @@ pub(crate) fn open(config: &Config) -> Result<Opened, ServeError> {
     let upstream_tls = ClientTls::new(&config.upstream_tls)?;
     let tls = config.server_tls.as_ref().map(Credentials::load).transpose()?;
     let listeners = Listeners::open(config)?;
+    let signals = Signals::new()?;
     drop(guard);
-    Ok(Opened { runtime, upstream_tls, tls, listeners })
+    Ok(Opened { runtime, upstream_tls, tls, listeners, signals })
 }
 
 /// Runs until a signal ends it.
@@ -100,11 +103,10 @@ pub(crate) fn open(config: &Config) -> Result<Opened, ServeError> {
 /// # Errors
 /// [`ServeError`] when it cannot begin.
 pub(crate) fn run(config: &Config, opened: Opened) -> Result<(), ServeError> {
-    let Opened { runtime, upstream_tls, tls, listeners } = opened;
+    let Opened { runtime, upstream_tls, tls, listeners, signals } = opened;
     let _guard = runtime.enter();
     let shared = Shared::new(config, upstream_tls.clone())?;
-    // Before anybody is told that we are here, and may tell us to go.
-    stop::with_signals(shared.stop.clone(), config.shutdown.clone())?;
+    stop::with_signals(signals, shared.stop.clone(), config.shutdown.clone());
     if let Some(tls) = &tls {
         Arc::clone(tls).keep()?;
     }

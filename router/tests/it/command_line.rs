@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use crate::common::process::run_to_end;
 use crate::common::{Router, Worker};
-use crate::config::WITHOUT_EFFECT;
+use crate::config::{FILES, TAKEN, WITHOUT_EFFECT};
 
 /// Flags with which a router on free ports starts and ends at once.
 const FREE_PORTS: &[&str] = &["--port", "0", "--prometheus-port", "0", "--exit-with-stdin"];
@@ -160,12 +160,18 @@ fn what_is_wrong_as_a_whole_is_named_in_one_line() {
             &["--worker-urls", "http://a:1,http://b:2"],
             "--worker-urls: there is a comma; write blanks between URLs",
         ),
-        (&["--worker-urls", "http://u:secret@a:1"], "`http://…@a:1`: a worker's URL has no user or password"),
+        (&["--worker-urls", "http://u:secret@a:1"], "…@a:1`: a worker's URL has no user or password"),
         (
             &["--pd-disaggregation", "--prefill", "http://a:1", "--enable-wasm", "--no-such-flag"],
             "--pd-disaggregation, --prefill: the SGLang gateway has these options",
         ),
         (&["--dp-aware", "--enable-wasm"], "--enable-wasm: the SGLang gateway has this option"),
+        (&["--cors-allowed-origins", "https://a.example", "*"], "`*` is any origin; leave the others out"),
+        (
+            &["--worker-urls", "http://localhost:30000"],
+            "`http://localhost:30000` is where the router itself listens",
+        ),
+        (&["--worker-urls", "http://127.0.0.1:29000"], "the engine's port, or another --prometheus-port"),
         (&["chekc"], "'check'"),
         (&["--seed", "1", "check"], "'check' comes before all flags"),
         (&["--api-key", "a", "b"], "'b'"),
@@ -190,7 +196,7 @@ fn what_is_allowed_starts_the_router() {
         "--cors-allowed-origins * --control-plane-api-keys a:b:admin:k c::user:l:m --control-plane-audit-enabled",
         "--cors-allowed-origins https://a.example http://[::1]:8080 --max-connections 1 --max-header-bytes 8192",
         "--worker-warmup-secs 0 --worker-warmup-share 0 --worker-startup-timeout-secs 1 --worker-drain-timeout-secs 0",
-        "--shutdown-grace-period-secs 0 --host 127.0.0.1 --admin-host 127.0.0.1 --admin-port 0",
+        "--shutdown-grace-period-secs 0 --host 127.0.0.1 --prometheus-host 127.0.0.1",
         "--shutdown-pause-secs 2 --shutdown-grace-period-secs 2 --policy power_of_two --load-metric requests",
     ] {
         let args: Vec<_> = FREE_PORTS.iter().copied().chain(args.split(' ')).collect();
@@ -251,59 +257,7 @@ fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
     assert_eq!(soft, hard);
 }
 
-/// The gateway's options and their defaults. Empty: it is off or has none.
-const GATEWAY: &[(&str, &str)] = &[
-    ("worker-urls", "none"),
-    ("worker-startup-timeout-secs", "1800"),
-    ("log-dir", "none"),
-    ("client-cert-path", "none"),
-    ("client-key-path", "none"),
-    ("tls-cert-path", "none; clients speak plain HTTP"),
-    ("tls-key-path", "none"),
-    ("control-plane-api-keys", "none; --api-key is the operators' too"),
-    ("control-plane-audit-enabled", ""),
-    ("host", "0.0.0.0"),
-    ("port", "30000"),
-    ("api-key", "none is needed"),
-    ("shutdown-grace-period-secs", "180"),
-    ("max-payload-size", "536870912"),
-    ("max-concurrent-requests", "-1"),
-    ("queue-size", "100"),
-    ("queue-timeout-secs", "60"),
-    ("retry-max-retries", "5"),
-    ("retry-initial-backoff-ms", "50"),
-    ("retry-max-backoff-ms", "30000"),
-    ("retry-backoff-multiplier", "1.5"),
-    ("retry-jitter-factor", "0.2"),
-    ("disable-retries", ""),
-    ("cb-failure-threshold", "10"),
-    ("cb-success-threshold", "3"),
-    ("cb-timeout-duration-secs", "60"),
-    ("disable-circuit-breaker", ""),
-    ("health-failure-threshold", "3"),
-    ("health-success-threshold", "2"),
-    ("health-check-timeout-secs", "5"),
-    ("health-check-interval-secs", "60"),
-    ("health-check-endpoint", "/health"),
-    ("disable-health-check", ""),
-    ("request-timeout-secs", "1800"),
-    ("prometheus-host", "0.0.0.0"),
-    ("prometheus-port", "29000"),
-    ("request-id-headers", "x-request-id x-correlation-id x-trace-id request-id"),
-    ("log-level", "info"),
-    ("policy", "cache_aware"),
-    ("cache-threshold", "0.3"),
-    ("balance-abs-threshold", "64"),
-    ("balance-rel-threshold", "1.5"),
-    ("max-tree-size", "67108864"),
-    ("bucket-adjust-interval-secs", "5"),
-    ("prefix-token-count", "256"),
-    ("prefix-hash-load-factor", "1.25"),
-    ("assignment-mode", "random"),
-    ("max-idle-secs", "14400"),
-];
-
-/// Options that the gateway does not have, or has with another default.
+/// Options that the gateway does not have, with their defaults. Empty: off.
 const OURS: &[(&str, &str)] = &[
     ("worker-api-key", "that of --api-key; without one the client's goes on"),
     ("extra-endpoints", "none"),
@@ -320,15 +274,9 @@ const OURS: &[(&str, &str)] = &[
     ("admin-host", "127.0.0.1"),
     ("admin-port", "none; admin routes are served where clients are"),
     ("shutdown-pause-secs", "1"),
-    // In the gateway those of no system.
-    ("ca-cert-paths", "those of the system"),
-    // In the gateway any.
-    ("cors-allowed-origins", "none"),
     ("seed", "1"),
     ("threads", "2, or 1 on a single core"),
     ("exit-with-stdin", ""),
-    // In the gateway the bound on concurrent requests, which it makes a rate.
-    ("rate-limit-tokens-per-second", "0"),
     ("retry-statuses", "408 429 500 502 503 504"),
     ("retry-on-reset", "true"),
     ("retry-budget-percent", "20"),
@@ -339,11 +287,6 @@ const OURS: &[(&str, &str)] = &[
     ("first-byte-timeout-secs", "0"),
     ("stream-idle-timeout-secs", "600"),
     ("body-idle-timeout-secs", "60"),
-    // The gateway's end at 240.
-    (
-        "prometheus-duration-buckets",
-        "0.001 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 15 30 45 60 90 120 180 240 360 600",
-    ),
     ("access-log", "text"),
     ("decision-headers", ""),
     ("load-metric", "tokens"),
@@ -381,7 +324,9 @@ fn help_lists_every_option_with_its_default() {
         })
         .collect();
     let without_effect: Vec<_> = WITHOUT_EFFECT.iter().map(|(name, _)| (*name, "")).collect();
-    let mut expected = [GATEWAY, OURS, &without_effect].concat();
+    let taken: Vec<_> = TAKEN.iter().map(|(name, _, default)| (*name, *default)).collect();
+    let files: Vec<_> = FILES.iter().map(|(name, _, default)| (*name, *default)).collect();
+    let mut expected = [OURS, &taken, &files, &without_effect].concat();
     listed.sort_unstable();
     expected.sort_unstable();
     assert_eq!(listed, expected);

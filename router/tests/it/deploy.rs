@@ -5,6 +5,7 @@ mod exposed;
 mod flags;
 mod names;
 mod packages;
+mod pages;
 mod promql;
 mod yaml;
 

@@ -18,6 +18,8 @@ const GO: &str = "ROUTER_TEST_LAUNCHED";
 /// Makes [`simworker_process`] a simulated engine on this port.
 const PORT: &str = "ROUTER_TEST_SIMWORKER";
 
+const JSON: &str = "Content-Type: application/json\r\n";
+
 /// Two processes in one group that only SIGKILL ends, and that do not care about their input; `$1` is where they tell of
 /// themselves.
 const STUBBORN: &str =
@@ -235,7 +237,7 @@ fn simulated_engines_are_launched_and_learnt_about() {
     assert_eq!(workers.len(), 2);
     let body = br#"{"model":"mock","prompt":"one two three","max_tokens":4}"#;
     for _ in 0..4 {
-        let answer = Client::connect(&launched.address).post("/v1/completions", "", body);
+        let answer = Client::connect(&launched.address).post("/v1/completions", JSON, body);
         assert_eq!((answer.status(), &answer.json()["usage"]["completion_tokens"]), (200, &4.into()));
     }
     for worker in &workers {
@@ -311,6 +313,22 @@ fn workers_that_do_not_end_are_killed_with_all_that_they_started() {
 }
 
 #[test]
+fn nobody_is_started_again_after_the_signal() {
+    let base = base_port().to_string();
+    // Longer than the pause before the next start.
+    let args = ["--dp-base-port", &base, "--router-shutdown-pause-secs", "2.5"];
+    let mut launched =
+        Launched::start(&args, |_| ["sh", "-c", "exit 1", "{port}"].map(str::to_owned).to_vec());
+    let says = |lines: &[String], text: &str| lines.iter().filter(|line| line.contains(text)).count();
+    wait_until("the worker to end", || says(&launched.log.lines(), "will be started again in 1s") > 0);
+    launched.signal(Signal::TERM);
+    assert_eq!(launched.wait().code(), Some(0));
+    let lines = launched.log.lines();
+    let signal = lines.iter().position(|line| line.contains("no longer ready")).expect("a line");
+    assert_eq!(says(&lines[signal..], "a worker is started"), 0, "{lines:?}");
+}
+
+#[test]
 fn what_a_worker_leaves_behind_does_not_hold_up_its_next_start() {
     let base = base_port().to_string();
     let args = ["--dp-base-port", &base, "--worker-grace-period-secs", "0"];
@@ -353,7 +371,10 @@ fn refused(args: &[&str], command: &[&str]) -> (Option<i32>, String) {
 #[test]
 fn what_cannot_start_leaves_nothing_behind() {
     let base = base_port().to_string();
-    let (code, said) = refused(&["--dp-base-port", &base], &["/no/such/command", "{port}"]);
+    let (code, said) = refused(
+        &["--dp-base-port", &base, "--port", "0", "--router-prometheus-port", "0"],
+        &["/no/such/command", "{port}"],
+    );
     assert_eq!(code, Some(5), "{said}");
     assert!(said.contains("`/no/such/command`") && said.contains("after `--`"), "{said}");
 
@@ -366,20 +387,22 @@ fn what_cannot_start_leaves_nothing_behind() {
     let logs = directory.path().join("logs");
     let logs = logs.to_str().expect("UTF-8");
     let certificate = ["--router-tls-cert-path", "/no/such", "--router-tls-key-path", "/no/such"];
-    for (args, words) in [
+    for (expected, args, words) in [
         (
+            5,
             &["--port", &port, "--router-prometheus-port", "0"][..],
             &["cannot listen on", "another --port"][..],
         ),
         (
+            5,
             &["--port", "0", "--router-prometheus-port", &port, "--router-log-dir", logs],
             &["cannot listen on", "another --router-prometheus-port"],
         ),
-        (&[&certificate[..], &["--port", "0"]].concat(), &["--router-tls-cert-path /no/such"]),
+        (2, &[&certificate[..], &["--port", "0"]].concat(), &["--router-tls-cert-path /no/such"]),
     ] {
         let hosts = ["--host", "127.0.0.1", "--router-prometheus-host", "127.0.0.1", "--dp-base-port", &base];
         let (code, said) = refused(&[&hosts[..], args].concat(), &command);
-        assert_eq!(code, Some(5), "{said}");
+        assert_eq!(code, Some(expected), "{said}");
         assert!(words.iter().all(|word| said.contains(word)), "{said}");
         assert!(!pids.exists(), "a worker that loads for minutes was started in vain: {said}");
     }
@@ -456,6 +479,8 @@ fn help_tells_of_both_kinds_of_options() {
         ),
         (&["launch", "-h"], &["--dp-base-port", "-- COMMAND"]),
         (&["launch", "--router-help"], &["--max-concurrent-requests"]),
+        (&["help", "launch"], &["--dp-size", "[default: 31000]"]),
+        (&["help"], &["--max-concurrent-requests", "launch"]),
     ] {
         let output = run_to_end(args);
         let said = String::from_utf8(output.stdout).expect("text");

@@ -30,6 +30,7 @@ fn wait_value(router: &Router, series: &str, expected: f64) {
     wait_until(&format!("{series} to be {expected}"), || router.metric(series) == Some(expected));
 }
 
+// sgl-project/sglang#27591
 #[test]
 fn a_stream_lasts_until_its_last_byte() {
     let (go, when) = channel();
@@ -70,6 +71,7 @@ fn a_stream_lasts_until_its_last_byte() {
     assert_eq!(value(&router, r#"smg_router_request_ends_total{end="complete"}"#), 1.0);
 }
 
+// sgl-project/sglang#27591
 #[test]
 fn errors_do_not_count_as_fast_answers() {
     let worker = Worker::start(|conn, _| {
@@ -405,4 +407,30 @@ fn no_series_is_there_twice_whatever_the_path() {
     let extra = r#"smg_http_requests_total{method="POST",path="/v1/audio/transcriptions"}"#;
     assert_eq!(value(&router, extra), 2.0);
     assert!(!text.contains("nowhere"));
+}
+
+// sgl-project/sglang#27591
+#[test]
+fn a_worker_that_is_gone_has_no_gauge() {
+    let (kept, gone) = (Worker::fixed("{}"), Worker::fixed("{}"));
+    let router = Router::start(&[kept.url(), gone.url()], &["--policy", "round_robin"]);
+    for _ in 0..4 {
+        assert_eq!(router.post("/generate", PLAIN).status(), 200);
+    }
+    let gauges = |url: &str| {
+        let page = Client::get(&router.metrics, "/metrics").text();
+        let names: HashSet<_> =
+            page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" gauge")).collect();
+        let is_of =
+            |line: &&str| line.contains(url) && names.contains(line.split('{').next().unwrap_or_default());
+        page.lines().filter(is_of).count()
+    };
+    assert!(gauges(&gone.url()) > 3 && gauges(&kept.url()) > 3);
+    let list = router.get("/workers").json();
+    let id = list["workers"][1]["id"].as_str().expect("an id");
+    let mut client = router.client();
+    client.send(format!("DELETE /workers/{id} HTTP/1.1\r\nHost: router\r\n\r\n"));
+    assert_eq!(client.receive().status(), 202);
+    wait_until("its gauges to be gone", || gauges(&gone.url()) == 0);
+    assert!(gauges(&kept.url()) > 3);
 }

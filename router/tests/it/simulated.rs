@@ -3,7 +3,7 @@
 use simworker::config::{HostConfig, Mode, WatchConfig, WorkerConfig};
 use simworker::fault::Assigned;
 use simworker::host::Host;
-use simworker_core::{EngineConfig, Pace, preset};
+use simworker_core::preset;
 
 use crate::common::{Client, Message, Router, wait_until};
 
@@ -76,18 +76,7 @@ impl Fleet {
 
 fn worker() -> WorkerConfig {
     let preset = preset("a100-80g-llama3-8b").expect("a preset");
-    WorkerConfig {
-        engine: EngineConfig { pace: Pace::Step, ..EngineConfig::of(preset) },
-        preset,
-        model_path: "org/mock".into(),
-        served_model_name: "mock".into(),
-        stream_interval: 1,
-        incremental_streaming_output: false,
-        enable_cache_report: true,
-        health_generation: false,
-        legacy_loads: false,
-        request_overhead_ns: 0,
-    }
+    WorkerConfig::mock(preset)
 }
 
 fn is_healthy(router: &Router, place: usize) -> bool {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use simworker::config::{HostConfig, Mode, WatchConfig, WorkerConfig};
 use simworker::fault::Assigned;
 use simworker::host::Host;
-use simworker_core::{EngineConfig, Pace, preset};
+use simworker_core::preset;
 
 /// Nothing here takes nearly as long; a test that hangs fails instead.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -181,18 +181,7 @@ impl Worker {
 
 fn defaults() -> WorkerConfig {
     let preset = preset("a100-80g-llama3-8b").unwrap();
-    WorkerConfig {
-        engine: EngineConfig { pace: Pace::Step, ..EngineConfig::of(preset) },
-        preset,
-        model_path: "org/mock".into(),
-        served_model_name: "mock".into(),
-        stream_interval: 1,
-        incremental_streaming_output: false,
-        enable_cache_report: true,
-        health_generation: false,
-        legacy_loads: false,
-        request_overhead_ns: 3_000_000,
-    }
+    WorkerConfig { request_overhead_ns: 3_000_000, ..WorkerConfig::mock(preset) }
 }
 
 fn open_at(address: SocketAddr, method: &str, path: &str, content_type: &str, body: &str) -> TcpStream {

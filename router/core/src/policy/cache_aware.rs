@@ -52,6 +52,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[THRESHOLD, ABS_THRESHOLD, REL_THRESHOLD, MAX_TREE_SIZE, MAX_TREE_BYTES, BALANCE_SCOPE],
     reasons: &[HIT.as_str(), MISS.as_str(), BALANCE.as_str(), WARM_UP.as_str()],
     needs_header: false,
+    fewest_workers: 1,
     branch_metric: None,
     signals,
     build: |config| Box::new(CacheAware::new(config)),

@@ -21,6 +21,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[],
     reasons: &[TARGET.as_str(), ROUTING_KEY.as_str(), IMPLICIT_KEY.as_str(), NO_KEY.as_str()],
     needs_header: true,
+    fewest_workers: 1,
     branch_metric: Some("smg_consistent_hashing_policy_branch"),
     signals: |_| Signals::default(),
     build: |_| Box::new(ConsistentHashing::default()),

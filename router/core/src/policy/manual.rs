@@ -34,6 +34,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[ASSIGNMENT_MODE, MAX_IDLE_SECS],
     reasons: &[STUCK.as_str(), MOVED.as_str(), NEW.as_str(), NO_KEY.as_str()],
     needs_header: true,
+    fewest_workers: 1,
     branch_metric: Some("smg_manual_policy_branch"),
     signals: |_| Signals::default(),
     build: |config| Box::new(Manual::new(config)),

@@ -26,6 +26,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[LOAD_METRIC],
     reasons: &[REPORTED.as_str(), IN_FLIGHT.as_str(), ONLY.as_str()],
     needs_header: false,
+    fewest_workers: 2,
     branch_metric: None,
     signals: |config| Signals { prefix_index: None, loads: Metric::of(config) != Metric::LeastRequests },
     build: |config| Box::new(PowerOfTwo { metric: Metric::of(config) }),

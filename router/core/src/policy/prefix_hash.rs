@@ -42,6 +42,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[TOKEN_COUNT, LOAD_FACTOR],
     reasons: &[HIT.as_str(), WALK.as_str(), NO_PROMPT.as_str()],
     needs_header: false,
+    fewest_workers: 1,
     branch_metric: Some("smg_prefix_hash_policy_branch"),
     signals: |_| Signals::default(),
     build: |config| Box::new(PrefixHash::new(config)),

@@ -12,6 +12,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[],
     reasons: &[DRAW.as_str()],
     needs_header: false,
+    fewest_workers: 1,
     branch_metric: None,
     signals: |_| Signals::default(),
     build: |_| Box::new(Random),

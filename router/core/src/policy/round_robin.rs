@@ -14,6 +14,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[],
     reasons: &[TURN.as_str()],
     needs_header: false,
+    fewest_workers: 1,
     branch_metric: None,
     signals: |_| Signals::default(),
     build: |_| Box::new(RoundRobin::default()),

@@ -21,6 +21,8 @@ pub struct PolicyRow {
     pub reasons: &'static [&'static str],
     /// Whether it is of use only to requests that carry a routing header.
     pub needs_header: bool,
+    /// Workers below which it has no choice to make.
+    pub fewest_workers: usize,
     /// The counter under which SGLang's gateway counts its reasons as branches, without `_total`; `None` if it does not.
     pub branch_metric: Option<&'static str>,
     /// What it needs to be told, with given options.

@@ -7,6 +7,7 @@ use router_core::{OptionKind, OptionValue, POLICIES, PolicyConfig};
 
 use super::super::args::{Parsed, parse};
 use super::super::check::report;
+use super::super::file_workers::KEYS;
 use super::super::policy_section;
 use super::super::reload::{Reloaded, reload};
 use super::super::stop::Stop;
@@ -110,6 +111,20 @@ fn workers_are_tables() {
     assert_eq!((c.priority, c.cost, c.health_check, c.model.as_deref()), (50, 1.0, true, None));
     let flags = self::parsed(text, &["--worker-urls", "http://d:1"]).config.workers;
     assert_eq!(flags.len(), 1, "the flag takes the place of all");
+}
+
+#[test]
+fn the_defaults_of_a_workers_keys_are_those_that_are_told() {
+    let plain = parsed("[[workers]]\nurl = \"http://a:1\"\n", &[]).config.workers;
+    let mut stated = String::from("[[workers]]\nurl = \"http://a:1\"\n");
+    for key in KEYS {
+        let (name, default) = (key.name, key.default.trim_matches('`'));
+        if format!("x = {default}").parse::<toml::Table>().is_ok() {
+            stated.push_str(&format!("{name} = {default}\n"));
+        }
+    }
+    assert!(stated.lines().count() == 6, "priority, cost, type, health check: {stated}");
+    assert_eq!(parsed(&stated, &[]).config.workers, plain);
 }
 
 /// A file, and what is said of it behind its name.

@@ -50,6 +50,15 @@ impl Router {
         (router, log)
     }
 
+    /// Starts it by these flags alone, and keeps everything that it can be made to log.
+    pub(crate) fn start_traced(args: &[&str]) -> (Self, Log) {
+        let mut command = command();
+        command.env("RUST_LOG", "trace").stderr(Stdio::piped());
+        let mut router = Self::start_by(command, &[], args);
+        let log = Log::of(router.child.stderr.take().expect("piped"));
+        (router, log)
+    }
+
     /// Starts it and reads nothing of what it logs.
     pub(crate) fn start_unheard(workers: &[String], args: &[&str]) -> (Self, ChildStderr) {
         let mut command = command();

@@ -7,66 +7,74 @@ use super::checked;
 use crate::common::Router;
 use crate::common::tls::{Authority, Identity};
 
-/// Flags that do what they say, with a value that the gateway takes.
-const TAKEN: &[(&str, &str)] = &[
-    ("host", "127.0.0.1"),
-    ("port", "30000"),
-    ("worker-urls", "http://127.0.0.1:1"),
-    ("policy", "manual"),
-    ("cache-threshold", "0.3"),
-    ("balance-abs-threshold", "64"),
-    ("balance-rel-threshold", "1.5"),
-    ("bucket-adjust-interval-secs", "5"),
-    ("max-tree-size", "67108864"),
-    ("max-idle-secs", "14400"),
-    ("assignment-mode", "min_load"),
-    ("max-payload-size", "536870912"),
-    ("worker-startup-timeout-secs", "1800"),
-    ("log-dir", "/tmp"),
-    ("log-level", "debug"),
-    ("prometheus-port", "29000"),
-    ("prometheus-host", "0.0.0.0"),
-    ("prometheus-duration-buckets", "1"),
-    ("request-id-headers", "x-id"),
-    ("request-timeout-secs", "1800"),
-    ("shutdown-grace-period-secs", "180"),
-    ("cors-allowed-origins", "https://a.example"),
-    ("max-concurrent-requests", "-1"),
-    ("queue-size", "100"),
-    ("queue-timeout-secs", "60"),
-    ("rate-limit-tokens-per-second", "0"),
-    ("retry-max-retries", "5"),
-    ("retry-initial-backoff-ms", "50"),
-    ("retry-max-backoff-ms", "30000"),
-    ("retry-backoff-multiplier", "1.5"),
-    ("retry-jitter-factor", "0.2"),
-    ("disable-retries", ""),
-    ("cb-failure-threshold", "10"),
-    ("cb-success-threshold", "3"),
-    ("cb-timeout-duration-secs", "60"),
-    ("disable-circuit-breaker", ""),
-    ("health-failure-threshold", "3"),
-    ("health-success-threshold", "2"),
-    ("health-check-timeout-secs", "5"),
-    ("health-check-interval-secs", "60"),
-    ("health-check-endpoint", "/health"),
-    ("disable-health-check", ""),
-    ("backend", "sglang"),
-    ("api-key", "k"),
-    ("control-plane-api-keys", "id:name:admin:key"),
-    ("control-plane-audit-enabled", ""),
+/// Flags that do what they say, each with a value that the gateway takes, and its default here: the gateway's, or why not.
+/// Empty: it stands alone and is off.
+pub(crate) const TAKEN: &[(&str, &str, &str)] = &[
+    ("host", "127.0.0.1", "0.0.0.0"),
+    ("port", "30000", "30000"),
+    ("worker-urls", "http://127.0.0.1:1", "none"),
+    ("policy", "manual", "cache_aware"),
+    ("cache-threshold", "0.3", "0.3"),
+    ("balance-abs-threshold", "64", "64"),
+    ("balance-rel-threshold", "1.5", "1.5"),
+    ("bucket-adjust-interval-secs", "5", "5"),
+    ("max-tree-size", "67108864", "67108864"),
+    ("max-idle-secs", "14400", "14400"),
+    ("assignment-mode", "min_load", "random"),
+    ("max-payload-size", "536870912", "536870912"),
+    ("worker-startup-timeout-secs", "1800", "1800"),
+    ("log-dir", "/tmp", "none"),
+    ("log-level", "debug", "info"),
+    ("prometheus-port", "29000", "29000"),
+    ("prometheus-host", "0.0.0.0", "0.0.0.0"),
+    // The gateway's end at 240.
+    (
+        "prometheus-duration-buckets",
+        "1",
+        "0.001 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 15 30 45 60 90 120 180 240 360 600",
+    ),
+    ("request-id-headers", "x-id", "x-request-id x-correlation-id x-trace-id request-id"),
+    ("request-timeout-secs", "1800", "1800"),
+    ("shutdown-grace-period-secs", "180", "180"),
+    // In the gateway any.
+    ("cors-allowed-origins", "https://a.example", "none"),
+    ("max-concurrent-requests", "-1", "-1"),
+    ("queue-size", "100", "100"),
+    ("queue-timeout-secs", "60", "60"),
+    // In the gateway the bound on concurrent requests, which it makes a rate.
+    ("rate-limit-tokens-per-second", "0", "0"),
+    ("retry-max-retries", "5", "5"),
+    ("retry-initial-backoff-ms", "50", "50"),
+    ("retry-max-backoff-ms", "30000", "30000"),
+    ("retry-backoff-multiplier", "1.5", "1.5"),
+    ("retry-jitter-factor", "0.2", "0.2"),
+    ("disable-retries", "", ""),
+    ("cb-failure-threshold", "10", "10"),
+    ("cb-success-threshold", "3", "3"),
+    ("cb-timeout-duration-secs", "60", "60"),
+    ("disable-circuit-breaker", "", ""),
+    ("health-failure-threshold", "3", "3"),
+    ("health-success-threshold", "2", "2"),
+    ("health-check-timeout-secs", "5", "5"),
+    ("health-check-interval-secs", "60", "60"),
+    ("health-check-endpoint", "/health", "/health"),
+    ("disable-health-check", "", ""),
+    ("api-key", "k", "none is needed"),
+    ("control-plane-api-keys", "id:name:admin:key", "none; --api-key is the operators' too"),
+    ("control-plane-audit-enabled", "", ""),
     // Of the gateway's Rust binary.
-    ("prefix-token-count", "256"),
-    ("prefix-hash-load-factor", "1.25"),
+    ("prefix-token-count", "256", "256"),
+    ("prefix-hash-load-factor", "1.25", "1.25"),
 ];
 
-/// Flags that name a file, and whether it is one of a key.
-const FILES: &[(&str, bool)] = &[
-    ("--client-cert-path", false),
-    ("--client-key-path", true),
-    ("--tls-cert-path", false),
-    ("--tls-key-path", true),
-    ("--ca-cert-paths", false),
+/// Flags that name a file, whether it is one of a key, and the default.
+pub(crate) const FILES: &[(&str, bool, &str)] = &[
+    ("client-cert-path", false, "none"),
+    ("client-key-path", true, "none"),
+    ("tls-cert-path", false, "none; clients speak plain HTTP"),
+    ("tls-key-path", true, "none"),
+    // In the gateway those of no system.
+    ("ca-cert-paths", false, "those of the system"),
 ];
 
 /// Flags that are taken and change nothing, with a value that the gateway takes.
@@ -154,16 +162,17 @@ fn check(args: &[String], code: i32) -> String {
 
 #[test]
 fn every_flag_that_does_something_is_taken_alone_and_with_all_others() {
-    for (name, value) in TAKEN {
+    for (name, value, _) in TAKEN {
         check(&typed(name, value), 0);
     }
     let authority = Authority::new("test authority");
     let Identity { certificate, key } = authority.identity("localhost");
     let path = |path: &Path| path.to_str().expect("a path").to_owned();
-    let flags = FILES
+    let files = FILES
         .iter()
-        .flat_map(|(flag, is_key)| [(*flag).to_owned(), path(if *is_key { &key } else { &certificate })]);
-    check(&all(TAKEN).into_iter().chain(flags).collect::<Vec<_>>(), 0);
+        .flat_map(|(name, is_key, _)| typed(name, &path(if *is_key { &key } else { &certificate })));
+    let taken = TAKEN.iter().flat_map(|(name, value, _)| typed(name, value));
+    check(&taken.chain(files).collect::<Vec<_>>(), 0);
 }
 
 #[test]

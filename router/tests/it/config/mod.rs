@@ -2,9 +2,11 @@
 
 mod check;
 mod gateway;
+mod lines;
 mod log;
+mod secrets;
 
-pub(crate) use gateway::WITHOUT_EFFECT;
+pub(crate) use gateway::{FILES, TAKEN, WITHOUT_EFFECT};
 
 use std::process::Output;
 

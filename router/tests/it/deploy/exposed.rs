@@ -20,7 +20,7 @@ impl Exposed {
     /// The scrape that all tests share.
     pub(super) fn shared() -> &'static Self {
         static SHARED: OnceLock<Exposed> = OnceLock::new();
-        SHARED.get_or_init(|| Self::of(&eventful()))
+        SHARED.get_or_init(|| Self::of(&(eventful() + &sticky())))
     }
 
     fn of(text: &str) -> Self {
@@ -59,6 +59,14 @@ fn labels(rest: &str) -> Vec<(String, String)> {
     let parts: Vec<&str> = inner.split('"').collect();
     let pairs = parts.chunks_exact(2);
     pairs.map(|pair| (pair[0].trim_matches([',', '=']).to_owned(), pair[1].to_owned())).collect()
+}
+
+/// The text of a router that remembers who had which key.
+fn sticky() -> String {
+    let worker = Worker::fixed("{}");
+    let router = Router::start(&[worker.url()], &["--policy", "manual"]);
+    assert_eq!(router.client().post("/generate", "X-SMG-Routing-Key: k\r\n", b"{}").status(), 200);
+    Client::get(&router.metrics, "/metrics").text()
 }
 
 /// The text of a router that had a retry, a good stream, a failure, and a refusal because of an open breaker.

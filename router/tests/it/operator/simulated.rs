@@ -2,7 +2,7 @@
 
 use simworker::config::{HostConfig, Mode, WatchConfig, WorkerConfig};
 use simworker::host::Host;
-use simworker_core::{EngineConfig, Pace, preset};
+use simworker_core::preset;
 
 use super::exposition::assert_valid;
 use super::{send, wait_until_ready};
@@ -10,18 +10,7 @@ use crate::common::{Router, wait_until};
 
 fn fleet(workers: u32) -> Host {
     let preset = preset("a100-80g-llama3-8b").expect("a preset");
-    let worker = WorkerConfig {
-        engine: EngineConfig { pace: Pace::Step, ..EngineConfig::of(preset) },
-        preset,
-        model_path: "org/mock".into(),
-        served_model_name: "mock".into(),
-        stream_interval: 1,
-        incremental_streaming_output: false,
-        enable_cache_report: true,
-        health_generation: false,
-        legacy_loads: false,
-        request_overhead_ns: 0,
-    };
+    let worker = WorkerConfig::mock(preset);
     let host = "127.0.0.1".to_owned();
     let watch = WatchConfig { control: None, faults: Vec::new(), seed: 1 };
     let config = HostConfig { workers, host, port: 0, speed: 50.0, worker, mode: Mode::Engine, watch };

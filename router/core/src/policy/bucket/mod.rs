@@ -37,6 +37,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     options: &[ABS_THRESHOLD, REL_THRESHOLD, ADJUST_INTERVAL_SECS],
     reasons: &[BUCKET.as_str(), BALANCE.as_str(), UNAVAILABLE.as_str()],
     needs_header: false,
+    fewest_workers: 1,
     branch_metric: None,
     signals: |_| Signals::default(),
     build: |config| Box::new(Bucket::new(config)),

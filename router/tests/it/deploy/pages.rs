@@ -1,0 +1,76 @@
+//! The pages speak of what there is, and of all of it.
+
+use std::path::Path;
+
+use super::{shipped, text};
+
+/// Where symbols are defined, and where modules are files.
+const SOURCES: [&str; 3] = ["router/src", "router/core/src", "protocol/src"];
+
+/// Names of files without their ends, and the texts of all files below a directory.
+fn read(directory: &Path, names: &mut Vec<String>, texts: &mut String) {
+    for entry in std::fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        names.push(path.file_stem().expect("a name").to_str().expect("UTF-8").to_owned());
+        if path.is_dir() {
+            read(&path, names, texts);
+        } else {
+            texts.push_str(&std::fs::read_to_string(&path).expect("text"));
+        }
+    }
+}
+
+#[test]
+fn symbols_that_a_page_names_exist() {
+    let (mut names, mut texts) = (Vec::new(), String::new());
+    for source in SOURCES {
+        read(&shipped(source), &mut names, &mut texts);
+    }
+    names.extend(["router_core", "protocol"].map(str::to_owned));
+    let defines = |symbol: &str| {
+        let kinds = ["fn", "struct", "enum", "trait", "const", "static", "mod"];
+        kinds.iter().any(|kind| {
+            texts.match_indices(&format!("{kind} {symbol}")).any(|(at, found)| {
+                !texts[at + found.len()..]
+                    .starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_')
+            })
+        })
+    };
+    let page = text("docs/lifecycle.md");
+    let named: Vec<&str> = page.split('`').skip(1).step_by(2).filter(|code| code.contains("::")).collect();
+    assert!(named.len() > 40, "{named:?}");
+    for path in named {
+        for part in path.split("::") {
+            let is_there = names.iter().any(|name| name == part) || defines(part);
+            assert!(is_there, "docs/lifecycle.md: there is no `{part}` of `{path}`");
+        }
+    }
+}
+
+#[test]
+fn every_reason_of_a_decision_is_explained() {
+    let page = text("docs/OPERATIONS.md");
+    for row in router_core::POLICIES {
+        for reason in row.reasons {
+            assert!(page.contains(&format!("`{reason}`")), "{}: {reason} is not explained", row.name);
+        }
+    }
+}
+
+#[test]
+fn files_that_the_unit_names_are_installed() {
+    let unit = text("deploy/systemd/router.service");
+    let steps = text("docs/OPERATIONS.md");
+    let named = unit.lines().filter_map(|line| line.strip_prefix("Documentation=file:"));
+    let named: Vec<&str> = named.collect();
+    assert!(!named.is_empty());
+    for path in named {
+        let (directory, file) = path.rsplit_once('/').expect("a directory");
+        let step = steps
+            .lines()
+            .find(|line| line.starts_with("install ") && line.contains(&format!(" {directory} ")));
+        let step = step.unwrap_or_else(|| panic!("nothing is installed in {directory}"));
+        let from = step.split(' ').find(|word| word.rsplit('/').next() == Some(file));
+        assert!(from.is_some_and(|from| shipped(from).exists()), "{path}: {step}");
+    }
+}
