@@ -3,13 +3,16 @@
 //! The rules are `router_core::Admission`'s. Here are the two ends of a wait: the request that waits for a word, and
 //! whoever gives it, which is the request that ends or the clock. A permit is a guard that rides with the answer's
 //! body: however a request ends, it is given back once.
+//!
+//! A body that comes slowly does not keep others out: its request lays by the permit until the body is there. As many
+//! requests may do so as may be under way, so that what has come of their bodies takes no more memory than theirs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use router_core::{Admission, AdmissionConfig, Arrival, Ticket};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::clock::{Clock, whole_seconds};
 use crate::error::Refusal;
@@ -22,6 +25,8 @@ pub(crate) struct Gate {
     state: Mutex<State>,
     /// Somebody began to wait, so there may be a nearer deadline.
     news: Notify,
+    /// For bodies that come slowly; nothing where it does not matter how long a permit is kept.
+    places: Option<Arc<Semaphore>>,
 }
 
 #[derive(Debug)]
@@ -35,6 +40,10 @@ type Waiter = oneshot::Sender<Option<Permit>>;
 /// The right to be under way.
 #[derive(Debug)]
 pub(crate) struct Permit(Arc<Gate>);
+
+/// What a request has in the place of the permit while its body comes.
+#[derive(Debug)]
+pub(crate) struct Place(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
 
 /// A request in the queue, which leaves it when this is dropped.
 struct Waiting<'a> {
@@ -50,7 +59,8 @@ impl Gate {
             return None;
         }
         let state = Mutex::new(State { machine, waiting: BTreeMap::new() });
-        Some(Arc::new(Self { clock, state, news: Notify::new() }))
+        let places = config.max_concurrent.map(|most| Arc::new(Semaphore::new(most.get() as usize)));
+        Some(Arc::new(Self { clock, state, news: Notify::new(), places }))
     }
 
     /// Waits for a permit. Dropping the future leaves the queue.
@@ -85,6 +95,12 @@ impl Gate {
     pub(crate) fn overdue(&self) -> Refusal {
         let retry_after_ns = self.state.lock().machine.retry_after_ns(self.clock.now_ns());
         Refusal::QueueTimeout { retry_after_secs: whole_seconds(retry_after_ns) }
+    }
+
+    /// What a request is told that may not even wait.
+    fn full(&self) -> Refusal {
+        let retry_after_ns = self.state.lock().machine.retry_after_ns(self.clock.now_ns());
+        Refusal::QueueFull { retry_after_secs: whole_seconds(retry_after_ns) }
     }
 
     /// Tells waiting requests what has been decided about them, for ever.
@@ -125,6 +141,24 @@ impl Gate {
             // One that comes back is dropped, and so released.
             let _ = waiter.send(may.then(|| Permit(Arc::clone(self))));
         }
+    }
+}
+
+impl Permit {
+    /// Whether there are so many of them and no more.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.0.places.is_some()
+    }
+
+    /// Gives it back because the body comes slowly.
+    ///
+    /// # Errors
+    /// [`Refusal::QueueFull`]: too many bodies come slowly.
+    pub(crate) fn lay_by(self) -> Result<Place, Refusal> {
+        let gate = Arc::clone(&self.0);
+        drop(self);
+        let place = gate.places.as_ref().and_then(|places| Arc::clone(places).try_acquire_owned().ok());
+        place.map(Place).ok_or_else(|| gate.full())
     }
 }
 

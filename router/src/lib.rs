@@ -26,6 +26,7 @@ mod request_id;
 mod server;
 mod service;
 mod shared;
+mod signals;
 mod stop;
 mod tasks;
 mod tls;

@@ -1,45 +1,35 @@
 //! Where log lines go: to standard error, and into a file a day where there is a directory for that.
 //!
-//! Whoever reads standard error must not hold up requests by not doing so: what it does not take in time is lost, and that
-//! is told once it takes lines again. A file is not waited for more than any other.
+//! Whoever reads standard error must not hold up requests by not doing so, and neither must a file: both are written by
+//! threads of their own. What does not get through in time is lost, and that is told once lines get through again.
+
+mod outlet;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-
+use self::outlet::Outlet;
 use crate::access_log::rfc3339;
 
 const DAY_MS: u64 = 86_400_000;
 
-/// How long a reader of standard error may be slow, in nanoseconds; from then on, it is not waited for.
-const PATIENCE_NS: u32 = 100_000_000;
+/// How long the last lines are waited for.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// What a pipe that takes anything takes at once: `PIPE_BUF` of Linux.
-const PIECE: usize = 4096;
-
-/// Of the process, as standard error is.
-static HEARD: Mutex<Hearing> = Mutex::new(Hearing { lost: 0, torn: false });
-static KEPT: OnceLock<Mutex<Daily>> = OnceLock::new();
+/// Of the process, as standard error is. Nothing where there cannot be a thread for it: then there will be no router.
+static HEARD: LazyLock<Option<Arc<Outlet>>> = LazyLock::new(|| {
+    // Where nobody is there any more, there is nobody to tell.
+    let write = |lines: &[u8]| drop(io::stderr().write_all(lines));
+    Outlet::start("nobody read standard error", write).ok()
+});
+static KEPT: OnceLock<Arc<Outlet>> = OnceLock::new();
 
 /// Takes whole lines, one per call.
 #[derive(Debug)]
 pub(crate) struct Writer;
-
-/// What became of lines on their way to a reader.
-#[derive(Debug, Default)]
-struct Hearing {
-    /// Lines in a row that it did not take.
-    lost: u64,
-    /// It took only the beginning of the first of them.
-    torn: bool,
-}
 
 /// `router.2026-01-31`, by the date in UTC.
 #[derive(Debug)]
@@ -54,9 +44,11 @@ struct Daily {
 /// # Errors
 /// The operating system refuses.
 pub(crate) fn keep_in(directory: &Path) -> io::Result<()> {
-    let daily = Daily::open(directory, unix_ms() / DAY_MS)?;
+    let mut daily = Daily::open(directory, unix_ms() / DAY_MS)?;
+    // What cannot be written to a file stands on standard error.
+    let write = move |lines: &[u8]| drop(daily.write(unix_ms() / DAY_MS, lines));
     // Set already when the router is not alone in its process; then the first one stands.
-    let _ = KEPT.set(Mutex::new(daily));
+    let _ = KEPT.set(Outlet::start("the file was not written in time", write)?);
     Ok(())
 }
 
@@ -66,6 +58,7 @@ pub(crate) fn keep_in(directory: &Path) -> io::Result<()> {
 /// The operating system's.
 pub(crate) fn can_keep_in(directory: &Path) -> io::Result<()> {
     use rustix::fs::{Access, access};
+    use rustix::io::Errno;
     let file = Daily::path(directory, unix_ms() / DAY_MS);
     if file.exists() {
         return Ok(access(&file, Access::WRITE_OK)?);
@@ -78,17 +71,21 @@ pub(crate) fn can_keep_in(directory: &Path) -> io::Result<()> {
     Ok(access(there, Access::WRITE_OK | Access::EXEC_OK)?)
 }
 
-/// Writes a line with its end. Where it cannot be written there is nobody to tell.
+/// Has a line with its end written. Never waits.
 pub(crate) fn write(line: &[u8]) {
-    to_stderr(line);
-    if let Some(daily) = KEPT.get() {
-        let _ = daily.lock().write(unix_ms() / DAY_MS, line);
-    }
+    HEARD.iter().chain(KEPT.get()).for_each(|outlet| outlet.offer(line));
 }
 
-/// Writes a line with its end to standard error alone.
-pub(crate) fn to_stderr(line: &[u8]) {
-    HEARD.lock().write(&mut io::stderr(), line);
+/// Has a line with its end written to standard error alone, and waits for that if there are many of them. Not for a thread
+/// that serves.
+pub(crate) fn pass(line: &[u8]) {
+    HEARD.iter().for_each(|outlet| outlet.pass(line));
+}
+
+/// Waits for what was said last, a moment at most. To be done before the process ends.
+pub(crate) fn flush() {
+    let until = Instant::now() + LAST_LINES;
+    HEARD.iter().chain(KEPT.get()).for_each(|outlet| outlet.flush(until));
 }
 
 fn unix_ms() -> u64 {
@@ -106,43 +103,6 @@ impl Write for Writer {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-// === impl Hearing ===
-
-impl Hearing {
-    fn write(&mut self, to: &mut (impl Write + AsFd), line: &[u8]) {
-        let patience_ns = if self.lost == 0 { PATIENCE_NS } else { 0 };
-        if !takes(to, patience_ns) {
-            self.lost += 1;
-            return;
-        }
-        if self.lost > 0 {
-            let (end, lost) = (if self.torn { "\n" } else { "" }, self.lost);
-            *self = Self::default();
-            let _ = writeln!(to, "{end}router: lines lost because nobody read standard error: {lost}");
-        }
-        for piece in line.chunks(PIECE) {
-            if !takes(to, PATIENCE_NS) {
-                *self = Self { lost: 1, torn: true };
-                return;
-            }
-            // Nobody is there any more, and nobody to tell.
-            let _ = to.write_all(piece);
-        }
-    }
-}
-
-/// Whether a piece can be written without waiting, now or within this time.
-fn takes(to: &impl AsFd, patience_ns: u32) -> bool {
-    let patience = Timespec { tv_sec: 0, tv_nsec: patience_ns.into() };
-    loop {
-        match poll(&mut [PollFd::new(to, PollFlags::OUT)], Some(&patience)) {
-            Err(Errno::INTR) => {}
-            // What cannot be asked is written to.
-            answer => return answer != Ok(0),
-        }
     }
 }
 
@@ -174,26 +134,6 @@ impl Daily {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_reader_that_does_not_read_is_told_what_it_lost() {
-        let (mut from, mut to) = io::pipe().expect("a pipe");
-        let mut hearing = Hearing::default();
-        let line = [vec![b'x'; 99_999], vec![b'\n']].concat();
-        // A pipe takes 64 KiB.
-        for line in [&b"first\n"[..], &line, b"lost\n", b"lost too\n"] {
-            hearing.write(&mut to, line);
-        }
-        assert!(hearing.torn && hearing.lost == 3, "{hearing:?}");
-        let mut early = vec![0; 60_000];
-        io::Read::read_exact(&mut from, &mut early).expect("the beginning");
-        hearing.write(&mut to, b"heard\n");
-        drop(to);
-        let late = io::read_to_string(from).expect("text");
-        let said = late.trim_start_matches('x');
-        assert_eq!(said, "\nrouter: lines lost because nobody read standard error: 3\nheard\n");
-        assert!(early.starts_with(b"first\nxxx"));
-    }
 
     #[test]
     fn each_day_has_its_file_and_old_lines_stay() {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::Signal;
 use tokio::task::spawn_blocking;
 
 pub(crate) use self::watch::Contents;
@@ -22,13 +22,8 @@ use crate::shared::Shared;
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Reads again whenever there is reason to. Needs a runtime around it.
-///
-/// # Errors
-/// The operating system refuses signal handlers.
-pub(crate) fn start(shared: &Arc<Shared>, config: Config) -> std::io::Result<()> {
-    let hangup = signal(SignalKind::hangup())?;
+pub(crate) fn start(shared: &Arc<Shared>, config: Config, hangup: Signal) {
     tokio::spawn(run(Arc::clone(shared), config, hangup));
-    Ok(())
 }
 
 async fn run(shared: Arc<Shared>, mut config: Config, mut hangup: Signal) {

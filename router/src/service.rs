@@ -13,6 +13,7 @@ use crate::operator::{self, Asked, Call, Guard};
 use crate::proxy;
 use crate::request_id::{self, REQUEST_ID};
 use crate::server::{Context, Surface};
+use crate::upstream::without_userinfo;
 use table::ROUTES;
 
 /// What a path stands for on a listener.
@@ -172,7 +173,8 @@ fn not_found(request: &Request<Incoming>, apart: bool) -> Answer {
             "an engine's path that the router does not know is one that --extra-endpoints names."
         }
     };
-    Refusal::NotFound.answer_saying(&format!("The router has no path `{path}` here: {whereabouts}"))
+    let shown = without_userinfo(&path);
+    Refusal::NotFound.answer_saying(&format!("The router has no path `{shown}` here: {whereabouts}"))
 }
 
 /// As much of a path as is repeated, in characters.

@@ -71,7 +71,11 @@ impl Shared {
     ///
     /// # Errors
     /// The policy cannot work like this.
-    pub(crate) fn new(config: &Config, tls: ClientTls) -> Result<Arc<Self>, PolicyError> {
+    pub(crate) fn new(
+        config: &Config,
+        tls: ClientTls,
+        stop: watch::Sender<Stop>,
+    ) -> Result<Arc<Self>, PolicyError> {
         let clock = Clock::start();
         let router = Router::new(RouterConfig {
             load_poll_interval_ns: nanoseconds(config.load_poll_interval),
@@ -108,7 +112,7 @@ impl Shared {
             retry_budget: Mutex::new(budget),
             settings,
             metrics,
-            stop: watch::Sender::new(Stop::Run),
+            stop,
         });
         for worker in &config.workers {
             let terms = Terms::of(worker, shared.settings.worker_key.as_ref());

@@ -50,6 +50,7 @@ pub(crate) use self::source::Source;
 pub(crate) use self::stop::Stop;
 use crate::config::Config;
 use crate::server::Opened;
+use crate::signals::{Ending, Signals};
 use crate::{launch, log, raise_open_files, server};
 
 const USAGE_ERROR: u8 = 2;
@@ -86,15 +87,26 @@ const SUBCOMMANDS: &[Subcommand] = &[
 /// Runs the router; `args` begin with the name of the program. The address it listens on goes to standard output
 /// as one line of JSON, everything else to standard error.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let args: Vec<OsString> = args.collect();
+    let code = run_any(args.collect());
+    log::flush();
+    code
+}
+
+/// Runs the router, or what the first word says.
+fn run_any(args: Vec<OsString>) -> ExitCode {
     if let Some(row) = args.get(1).and_then(|word| SUBCOMMANDS.iter().find(|row| *word == row.name)) {
         let name = OsString::from(format!("router {}", row.name));
         return (row.main)(std::iter::once(name).chain(args.into_iter().skip(2)).collect());
     }
-    match parse_router_args(args.into_iter()) {
-        Ok(parsed) => finish(ROUTER, run(&parsed)),
-        Err(stop) => end(ROUTER, &stop),
-    }
+    finish(ROUTER, watch_signals().and_then(|signals| run(&parse_router_args(args.into_iter())?, signals)))
+}
+
+/// To be done before anything else that may take its time.
+///
+/// # Errors
+/// The operating system refuses.
+pub(crate) fn watch_signals() -> Result<Signals, Stop> {
+    Signals::watch().map_err(|error| Stop::Failed(format!("cannot watch for signals: {error}")))
 }
 
 /// `router help [SUBCOMMAND]` is `router [SUBCOMMAND] --help`.
@@ -112,10 +124,10 @@ pub(crate) fn parse_router_args(args: impl Iterator<Item = OsString>) -> Result<
 }
 
 /// Runs the router until it is told to end.
-fn run(parsed: &Parsed) -> Result<(), Stop> {
+fn run(parsed: &Parsed, signals: Signals) -> Result<(), Stop> {
     begin(parsed)?;
     let opened = open(&parsed.config)?;
-    start(&parsed.config, opened)
+    start(&parsed.config, opened, signals.with_plan(parsed.config.shutdown.clone()))
 }
 
 /// Whether the router has an option of this name, without dashes, that does something.
@@ -159,8 +171,8 @@ pub(crate) fn open(config: &Config) -> Result<Opened, Stop> {
 ///
 /// # Errors
 /// It could not start.
-pub(crate) fn start(config: &Config, opened: Opened) -> Result<(), Stop> {
-    server::run(config, opened).map_err(Stop::from)
+pub(crate) fn start(config: &Config, opened: Opened, ending: Ending) -> Result<(), Stop> {
+    server::run(config, opened, ending).map_err(Stop::from)
 }
 
 /// The exit code, and before it what there is to be told.

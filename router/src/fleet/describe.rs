@@ -1,6 +1,7 @@
 //! What a worker says of itself: its model, its sizes, and which start of it this is. Until it has named a model it is
 //! taken to serve every one.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ const MODEL_INFO: [&str; 2] = ["/model_info", "/get_model_info"];
 /// What is another one after each start, by any of these names; SGLang's is `startup_time`.
 const INSTANCE: &[&str] = &["instance_id", "startup_time", "start_time", "started_at"];
 
-/// Longest text that a worker may say of itself; what is longer is not believed.
+/// Longest text that a worker may say of itself: it becomes a label of metrics, and a part of lines.
 const MAX_NAME_BYTES: usize = 1024;
 
 /// For each thing that is asked.
@@ -112,8 +113,9 @@ impl Facts {
     /// news of a worker.
     fn after(self, before: Self, has_server: bool) -> Self {
         let model = self.model.clone().or_else(|| before.model.clone());
+        let is_too_long = self.is_too_long || before.is_too_long;
         let latest = if has_server { self } else { before };
-        Self { model, ..latest }
+        Self { model, is_too_long, ..latest }
     }
 }
 
@@ -123,6 +125,10 @@ fn learn(shared: &Arc<Shared>, member: &Member, facts: Facts) {
     if before.instance.is_some() && before.instance != facts.instance {
         tracing::warn!(worker = %member.address.url, "was started anew; its cache is taken for empty");
         shared.forget_cache(member.id);
+    }
+    if facts.is_too_long && !before.is_too_long {
+        let problem = "something that it says of itself is too long, and not taken over";
+        tracing::warn!(worker = %member.address.url, limit_bytes = MAX_NAME_BYTES, "{problem}");
     }
     // Operators' word goes before it: whether they have given one is looked at under the lock under which they give it.
     let mut books = shared.books.lock();
@@ -155,17 +161,24 @@ async fn answer(shared: &Shared, member: &Member, paths: &[&'static str]) -> Res
 
 /// What the three answers say.
 fn facts(models: Option<&[u8]>, server: &Map<String, Value>, model: &Map<String, Value>) -> Facts {
+    let is_too_long = Cell::new(false);
+    let short = |text: String| {
+        let is_short = text.len() <= MAX_NAME_BYTES;
+        is_too_long.set(is_too_long.get() || !is_short);
+        is_short.then_some(text)
+    };
     let text = |from: &Map<String, Value>, key: &str| {
         let value = from.get(key)?;
         let text =
             value.as_str().map(str::to_owned).or_else(|| value.as_number().map(ToString::to_string))?;
-        is_name(&text).then_some(text)
+        short(text)
     };
     let number = |key: &str| server.get(key).and_then(Value::as_u64);
     let one_of = |keys: &[&str]| keys.iter().find_map(|key| text(server, key));
     Facts {
         model: models
             .and_then(served)
+            .and_then(short)
             .or_else(|| one_of(&["served_model_name", "model_path"]))
             .or_else(|| text(model, "model_path")),
         role: one_of(&["disaggregation_mode"]).filter(|mode| mode != "null"),
@@ -175,23 +188,14 @@ fn facts(models: Option<&[u8]>, server: &Map<String, Value>, model: &Map<String,
         token_capacity: number("max_total_num_tokens").or_else(|| number("max_total_tokens")),
         version: one_of(&["version"]),
         instance: one_of(INSTANCE),
+        is_too_long: is_too_long.get(),
     }
 }
 
 /// The model that a list begins with; adapters come behind it.
 fn served(body: &[u8]) -> Option<String> {
     let models: Models = serde_json::from_slice(body).ok()?;
-    models
-        .data
-        .into_iter()
-        .find(|model| model.parent.is_none())
-        .map(|model| model.id)
-        .filter(|id| is_name(id))
-}
-
-/// Whether it may be shown: it becomes a label of metrics, and a part of lines.
-fn is_name(text: &str) -> bool {
-    text.len() <= MAX_NAME_BYTES
+    models.data.into_iter().find(|model| model.parent.is_none()).map(|model| model.id)
 }
 
 #[cfg(test)]
@@ -209,9 +213,22 @@ mod tests {
         assert_eq!(served(list).as_deref(), Some("m"));
         assert_eq!(served(br#"{"data":[]}"#), None);
         assert_eq!(served(b"not found"), None);
-        let named =
-            |length: usize| served(format!(r#"{{"data":[{{"id":"{}"}}]}}"#, "m".repeat(length)).as_bytes());
-        assert_eq!((named(1024).map(|name| name.len()), named(1025)), (Some(1024), None));
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_taken_over_and_that_is_told_once() {
+        let named = |length: usize| {
+            let list = format!(r#"{{"data":[{{"id":"{}"}}]}}"#, "m".repeat(length));
+            let found = facts(Some(list.as_bytes()), &Map::new(), &Map::new());
+            (found.model.as_ref().map(String::len), found)
+        };
+        let (long, most) = (named(MAX_NAME_BYTES + 1), named(MAX_NAME_BYTES));
+        assert_eq!((long.0, long.1.is_too_long), (None, true));
+        assert_eq!((most.0, most.1.is_too_long), (Some(MAX_NAME_BYTES), false));
+        for has_server in [true, false] {
+            assert!(most.1.clone().after(long.1.clone(), has_server).is_too_long, "it has been told");
+            assert!(long.1.clone().after(most.1.clone(), has_server).is_too_long, "it is to be told");
+        }
     }
 
     #[test]

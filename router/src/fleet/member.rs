@@ -70,6 +70,8 @@ pub(crate) struct Facts {
     pub(crate) version: Option<String>,
     /// What is another one after each start.
     pub(crate) instance: Option<String>,
+    /// It said something that is too long to be taken over.
+    pub(crate) is_too_long: bool,
 }
 
 /// How far a worker has come.

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use super::{Leave, Registered, Stage, Terms, drain, drain_all, register};
 use crate::cli;
 use crate::config::UpstreamTls;
 use crate::shared::{Rounds, Shared};
+use crate::stop::Stop;
 use crate::tls::ClientTls;
 use crate::upstream::Address;
 
@@ -18,7 +21,7 @@ fn shared(change: impl FnOnce(&mut Rounds)) -> Arc<Shared> {
     let parsed =
         cli::parse_router_args([std::ffi::OsString::from("router")].into_iter()).expect("a configuration");
     let tls = ClientTls::new(&UpstreamTls::default()).expect("no files");
-    let mut shared = Shared::new(&parsed.config, tls).expect("a policy");
+    let mut shared = Shared::new(&parsed.config, tls, watch::Sender::new(Stop::Run)).expect("a policy");
     change(&mut Arc::get_mut(&mut shared).expect("nobody else has it yet").rounds);
     shared
 }

@@ -19,7 +19,7 @@ use super::backoff::Backoff;
 use super::command::Template;
 use super::guard::Guard;
 use super::output;
-use crate::stop;
+use crate::signals;
 
 /// How long what was killed may take to be gone, and its last words to be passed on.
 const LAST_MOMENT: Duration = Duration::from_secs(2);
@@ -219,7 +219,7 @@ impl State {
 fn on_signal(shared: &Arc<Shared>, note: fn(&mut State)) {
     let shared = Arc::clone(shared);
     let wait = move || {
-        if stop::wait_for_signal().is_ok() {
+        if signals::wait_for_one().is_ok() {
             note(&mut shared.state.lock());
             shared.news.notify_all();
         }

@@ -23,6 +23,7 @@ use self::crew::Crew;
 use self::guard::Guard;
 use crate::cli::{self, Stop};
 use crate::config::Config;
+use crate::signals::Signals;
 
 /// What messages call the program.
 const PROGRAM: &str = "router launch";
@@ -35,12 +36,12 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     {
         return guard::watch(rest);
     }
-    cli::finish(PROGRAM, Launch::parse(args).and_then(run))
+    cli::finish(PROGRAM, cli::watch_signals().and_then(|signals| run(Launch::parse(args)?, signals)))
 }
 
 /// Takes what the router needs first: engines that load for minutes are not to be started in vain. What it listens on is
 /// then taken, so that no worker is told to listen there.
-fn run(launch: Launch) -> Result<(), Stop> {
+fn run(launch: Launch, signals: Signals) -> Result<(), Stop> {
     let named = |stop: Stop| stop.renamed(args::with_prefix);
     let planned = launch.router(&launch.planned_ports())?;
     cli::begin(&planned).map_err(named)?;
@@ -50,9 +51,10 @@ fn run(launch: Launch) -> Result<(), Stop> {
     let Config { workers, source, .. } = launch.router(&ports)?.config;
     // What else a file says may have changed meanwhile, and what is taken goes by the plan.
     let config = Config { workers, source, ..planned.config };
+    let ending = signals.with_plan(config.shutdown.clone());
     let guard = Guard::start(launch.grace);
     // Until its end, even if that is a panic, the crew is there; then it is ended.
     let _crew = Crew::start(launch.command, ports, launch.grace, guard)
         .map_err(|error| Stop::Failed(error.to_string()))?;
-    cli::start(&config, opened).map_err(named)
+    cli::start(&config, opened, ending).map_err(named)
 }

@@ -14,7 +14,7 @@ pub(super) fn pass_on(index: usize, from: impl Read) {
     let mut piece = Vec::new();
     while let Ok(Some(())) = next(&mut from, &prefix, &mut piece) {
         // Where nobody reads it, it is dropped: the worker must not be held up.
-        log::to_stderr(&piece);
+        log::pass(&piece);
     }
 }
 

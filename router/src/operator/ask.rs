@@ -19,6 +19,7 @@ use crate::fleet::{Member, Stage};
 use crate::request_id::REQUEST_ID;
 use crate::server::Context;
 use crate::shared::Shared;
+use crate::stop::{self, Stop};
 use crate::upstream::{CallError, Callee, call};
 
 /// Longest time for the answers of all; for each answer where one is enough.
@@ -77,6 +78,8 @@ pub(super) enum Unanswered {
     /// It is known to be unhealthy; the word for how it is.
     #[error("not asked, for it is {state}")]
     NotAsked { state: &'static str },
+    #[error("not waited for, for the router ends")]
+    Ending,
 }
 
 impl Question {
@@ -111,8 +114,14 @@ impl Question {
         Self { timeout, ..self }
     }
 
+    /// Once the router drains, the answer is not waited for: it may take minutes, and be nobody's concern any more.
     async fn put_to(&self, context: &Context, member: Arc<Member>, deadline: Instant) -> Told {
-        let answer = self.ask(context, &member, deadline).await;
+        let mut stop = context.shared.stop.subscribe();
+        let answer = tokio::select! {
+            biased;
+            answer = self.ask(context, &member, deadline) => answer,
+            () = stop::reached(&mut stop, Stop::Drain) => Err(Unanswered::Ending),
+        };
         if let Err(problem) = &answer {
             tracing::warn!(worker = %member.address.url, path = %self.target, "no answer: {problem}");
         }

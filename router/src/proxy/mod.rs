@@ -16,7 +16,9 @@ mod note;
 mod prepare;
 mod tries;
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version, header};
@@ -39,6 +41,9 @@ use crate::shared::Shared;
 use answer::{Booked, Held};
 use note::Note;
 use tries::{Answered, Errand, Trail};
+
+/// How long a body may take to come until others are let in meanwhile.
+const PROMPT_UPLOAD: Duration = Duration::from_secs(1);
 
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-router-attempts");
 const DECIDED_WORKER: HeaderName = HeaderName::from_static("x-router-worker");
@@ -98,15 +103,45 @@ async fn accept(
     body: &mut Incoming,
     note: &mut Note,
 ) -> Result<(Option<Permit>, Bytes), Refusal> {
-    let entered = enter(context, turn, headers, note).await;
-    let permit = match entered {
-        Ok(permit) => permit,
+    let entered = match admissible(&context.shared, headers) {
+        Ok(()) => enter(&context.shared, turn, note).await,
+        Err(refusal) => Err(refusal),
+    };
+    match entered {
+        Ok(Some(permit)) if permit.is_scarce() => upload(context, turn, permit, headers, body, note).await,
+        Ok(permit) => Ok((permit, receive(context, turn, headers, body).await?)),
         Err(refusal) => {
             ingress::discard(headers, body).await;
-            return Err(refusal);
+            Err(refusal)
+        }
+    }
+}
+
+/// Receives a body. While it comes slowly others are let in: its permit is laid by, and taken anew when it is there.
+async fn upload(
+    context: &Context,
+    turn: &Arc<Turn>,
+    permit: Permit,
+    headers: &HeaderMap,
+    body: &mut Incoming,
+    note: &mut Note,
+) -> Result<(Option<Permit>, Bytes), Refusal> {
+    let refusal = {
+        let mut receiving = pin!(receive(context, turn, headers, body));
+        if let Ok(received) = tokio::time::timeout(PROMPT_UPLOAD, &mut receiving).await {
+            return Ok((Some(permit), received?));
+        }
+        match permit.lay_by() {
+            // Kept until there is a permit again, as what has come takes memory.
+            Ok(_place) => {
+                let received = receiving.await?;
+                return Ok((enter(&context.shared, turn, note).await?, received));
+            }
+            Err(refusal) => refusal,
         }
     };
-    Ok((permit, receive(context, turn, headers, body).await?))
+    ingress::discard(headers, body).await;
+    Err(refusal)
 }
 
 /// Takes the body as long as the request's time runs.
@@ -138,14 +173,7 @@ fn admissible(shared: &Shared, headers: &HeaderMap) -> Result<(), Refusal> {
 
 /// Refuses at once or lets in, now or later. A request that waits for its turn is not received meanwhile, so that
 /// those that wait take no memory.
-async fn enter(
-    context: &Context,
-    turn: &Arc<Turn>,
-    headers: &HeaderMap,
-    note: &mut Note,
-) -> Result<Option<Permit>, Refusal> {
-    let shared = &context.shared;
-    admissible(shared, headers)?;
+async fn enter(shared: &Shared, turn: &Arc<Turn>, note: &mut Note) -> Result<Option<Permit>, Refusal> {
     let Some(gate) = &shared.gate else { return Ok(None) };
     let came_ns = shared.clock.now_ns();
     // A client that leaves meanwhile is noticed.

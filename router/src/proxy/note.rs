@@ -118,9 +118,10 @@ impl Note {
         tracing::warn!(request_id, worker, "{problem}");
     }
 
-    /// It waited so long for the limit on concurrent requests, and was let in unless the next word is a refusal.
+    /// It waited so long, beside what it had waited before, for the limit on concurrent requests, and was let in unless the
+    /// next word is a refusal.
     pub(crate) fn queued(&mut self, wait_ns: u64) {
-        self.0.queue_ns = Some(wait_ns);
+        self.0.queue_ns = Some(self.0.queue_ns.unwrap_or_default().saturating_add(wait_ns));
         self.0.queue_open = true;
     }
 

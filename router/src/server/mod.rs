@@ -6,6 +6,7 @@
 
 mod accept;
 mod connection;
+mod event_loop;
 mod listen;
 mod seats;
 
@@ -13,18 +14,19 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use self::accept::Door;
+use self::event_loop::EventLoop;
 use self::listen::Listeners;
 pub(crate) use self::listen::Surface;
 use self::seats::Seats;
 use crate::config::Config;
 use crate::reload;
 use crate::shared::Shared;
-use crate::stop::{self, Signals, Stop};
+use crate::signals::Ending;
+use crate::stop::{self, Stop};
 use crate::tasks;
 use crate::tls::{BadFile, ClientTls, Credentials};
 use crate::upstream::Pool;
@@ -75,12 +77,10 @@ impl Context {
 
 /// What a start may want for: files of certificates and keys that are of use, and its addresses. Clients that come wait.
 pub(crate) struct Opened {
-    runtime: Runtime,
+    runtime: EventLoop,
     upstream_tls: ClientTls,
     tls: Option<Arc<Credentials>>,
     listeners: Listeners,
-    /// From now on they wait to be heeded.
-    signals: Signals,
 }
 
 /// Takes what there may be no other of, before anything is begun.
@@ -88,31 +88,38 @@ pub(crate) struct Opened {
 /// # Errors
 /// [`ServeError`]
 pub(crate) fn open(config: &Config) -> Result<Opened, ServeError> {
-    let runtime = runtime()?;
+    let runtime = EventLoop::new()?;
     let guard = runtime.enter();
     let upstream_tls = ClientTls::new(&config.upstream_tls)?;
     let tls = config.server_tls.as_ref().map(Credentials::load).transpose()?;
     let listeners = Listeners::open(config)?;
-    let signals = Signals::new()?;
     drop(guard);
-    Ok(Opened { runtime, upstream_tls, tls, listeners, signals })
+    Ok(Opened { runtime, upstream_tls, tls, listeners })
 }
 
 /// Runs until a signal ends it.
 ///
 /// # Errors
 /// [`ServeError`] when it cannot begin.
-pub(crate) fn run(config: &Config, opened: Opened) -> Result<(), ServeError> {
-    let Opened { runtime, upstream_tls, tls, listeners, signals } = opened;
+pub(crate) fn run(config: &Config, opened: Opened, ending: Ending) -> Result<(), ServeError> {
+    let Opened { runtime, upstream_tls, tls, listeners } = opened;
     let _guard = runtime.enter();
-    let shared = Shared::new(config, upstream_tls.clone())?;
-    stop::with_signals(signals, shared.stop.clone(), config.shutdown.clone());
+    let shared = Shared::new(config, upstream_tls.clone(), ending.stop.clone())?;
     if let Some(tls) = &tls {
         Arc::clone(tls).keep()?;
     }
-    reload::start(&shared, config.clone())?;
+    reload::start(&shared, config.clone(), ending.hangup);
     // The first requests, which wait meanwhile, are to find the whole fleet and not the first that answers.
-    runtime.block_on(shared.newcomers.all_known(FIRST_PROBES));
+    let mut stop = shared.stop.subscribe();
+    runtime.block_on(async {
+        tokio::select! {
+            () = shared.newcomers.all_known(FIRST_PROBES) => {}
+            () = stop::reached(&mut stop, Stop::Leave) => {}
+        }
+    });
+    if shared.has_come_to(Stop::Leave) {
+        return Ok(());
+    }
     listeners.announce(tls.is_some())?;
     let seats = Seats::new(config.connections.max_connections, Some(Arc::clone(&shared.metrics)));
     let door = Door::new(Surface::Traffic, &config.connections, seats, tls.clone());
@@ -146,10 +153,6 @@ pub(crate) fn run(config: &Config, opened: Opened) -> Result<(), ServeError> {
     })
 }
 
-fn runtime() -> std::io::Result<Runtime> {
-    Builder::new_current_thread().enable_all().build()
-}
-
 /// Serves clients on a thread of its own.
 fn spawn(
     number: usize,
@@ -157,7 +160,7 @@ fn spawn(
     door: Arc<Door>,
     context: Arc<Context>,
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
-    let runtime = runtime()?;
+    let runtime = EventLoop::new()?;
     let stop = context.shared.stop.subscribe();
     std::thread::Builder::new().name(format!("router-{number}")).spawn(move || {
         let served = runtime.block_on(accept::serve(listener, door, context, stop));

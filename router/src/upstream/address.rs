@@ -1,10 +1,12 @@
 //! Where a worker is: its URL, checked once, and the forms of it that the data path needs.
 
 use std::borrow::Cow;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::{HeaderValue, Uri};
 use rustls::pki_types::ServerName;
+
+use super::lookup;
 
 /// A worker's URL that the router cannot use. Shown to the operator as one line, without a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +28,9 @@ pub(crate) struct Address {
     /// Whom the worker must prove to be; `None`: it is spoken to without TLS.
     pub(super) server_name: Option<ServerName<'static>>,
 }
+
+/// Longest name without the dot at its end, in bytes (RFC 1035, section 2.3.4, less what only the wire needs).
+const MAX_NAME_BYTES: usize = 253;
 
 /// What is dialled: a literal address costs no look-up. Names are in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +107,8 @@ impl Address {
         let scheme = if self.server_name.is_some() { "https" } else { "http" };
         match &self.target {
             Target::Literal(address) => format!("{scheme}://{address}"),
-            Target::Name(host, port) => format!("{scheme}://{host}:{port}"),
+            // The dot at the end says only where not to look for the name.
+            Target::Name(host, port) => format!("{scheme}://{}:{port}", without_dot(host)),
         }
     }
 
@@ -110,7 +116,11 @@ impl Address {
     pub(super) async fn dial(&self) -> std::io::Result<tokio::net::TcpStream> {
         let stream = match &self.target {
             Target::Literal(address) => tokio::net::TcpStream::connect(address).await?,
-            Target::Name(host, port) => tokio::net::TcpStream::connect((host.as_str(), *port)).await?,
+            Target::Name(host, port) => {
+                let addresses = lookup::addresses(host).await?;
+                let addresses: Vec<_> = addresses.iter().map(|ip| SocketAddr::new(*ip, *port)).collect();
+                tokio::net::TcpStream::connect(&addresses[..]).await?
+            }
         };
         stream.set_nodelay(true)?;
         Ok(stream)
@@ -120,8 +130,9 @@ impl Address {
 impl Target {
     fn of(host: &str, port: u16) -> Self {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        match bare.parse() {
-            Ok(ip) => Self::Literal(SocketAddr::new(ip, port)),
+        match bare.parse::<IpAddr>() {
+            // An address of IPv4 may be written as one of IPv6.
+            Ok(ip) => Self::Literal(SocketAddr::new(ip.to_canonical(), port)),
             Err(_) => Self::Name(host.to_ascii_lowercase(), port),
         }
     }
@@ -146,7 +157,7 @@ pub(crate) fn without_userinfo(text: &str) -> Cow<'_, str> {
 }
 
 /// Whether a host is an address, or a name that can be looked up: labels of letters, digits, `-` and, for the sake of
-/// container names, `_`. A name that ends in a number would be an address, and is a wrong one.
+/// container names, `_`. A name that ends in a number, be it hexadecimal, would be an address, and is a wrong one.
 fn is_host(host: &str) -> bool {
     if let Some(bare) = host.strip_prefix('[') {
         return bare.strip_suffix(']').is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
@@ -161,9 +172,17 @@ fn is_host(host: &str) -> bool {
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    let name = host.strip_suffix('.').unwrap_or(host);
-    let last = name.rsplit('.').next().unwrap_or(name);
-    name.split('.').all(is_label) && !last.bytes().all(|byte| byte.is_ascii_digit())
+    let name = without_dot(host);
+    let last = name.rsplit('.').next().unwrap_or(name).to_ascii_lowercase();
+    let is_number = match last.strip_prefix("0x") {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => last.bytes().all(|byte| byte.is_ascii_digit()),
+    };
+    name.len() <= MAX_NAME_BYTES && name.split('.').all(is_label) && !is_number
+}
+
+fn without_dot(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -215,6 +234,10 @@ mod tests {
             "http://999.1.1.1:1",
             "http://[::1",
             "http://[w]:1",
+            "http://0x7f000001:1",
+            "http://127.0.0.0X1:1",
+            "http://2130706433:1",
+            &format!("http://{}a:1", "a.".repeat(127)),
             "http://[::1]extra:1",
             "http://[::1]extra",
             "",
@@ -256,6 +279,8 @@ mod tests {
             ("http://127.0.0.1:9", "HTTP://127.0.0.1:09"),
             ("http://[::1]:9", "http://[0:0:0::1]:9"),
             ("https://a", "HTTPS://A:443/"),
+            ("http://a.b", "http://a.B.:80"),
+            ("http://127.0.0.1:9", "http://[::ffff:127.0.0.1]:9"),
         ] {
             assert_eq!(parse(one).dialled(), parse(other).dialled());
         }
@@ -265,6 +290,7 @@ mod tests {
             ("http://[::1]", "http://a"),
             ("http://a:9", "https://a:9"),
             ("http://a:443", "https://a"),
+            ("http://[::1]:9", "http://127.0.0.1:9"),
         ] {
             assert_ne!(parse(one).dialled(), parse(other).dialled());
         }

@@ -8,6 +8,7 @@ mod address;
 mod call;
 mod connection;
 mod exchange;
+mod lookup;
 mod pool;
 mod probe;
 mod socket;

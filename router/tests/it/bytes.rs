@@ -143,12 +143,11 @@ fn connections_to_a_worker_are_used_again_whatever_the_framing() {
     let router = Router::start(&[worker.url()], &["--threads", "1", "--disable-health-check"]);
     let mut client = router.client();
     assert_eq!(client.post("/generate", "", b"plain").status(), 200);
-    // One more may have been opened for the router's own question.
-    let opened = worker.connections();
     for body in ["plain", "stream", "empty"].repeat(20) {
         assert_eq!(client.post("/generate", "", body.as_bytes()).status(), 200);
     }
-    assert_eq!(worker.connections(), opened);
+    // Three more may have been opened for the router's own questions, at any time.
+    assert!(worker.connections() <= 4, "{}", worker.connections());
     assert_eq!(router.loads(), [0]);
 }
 

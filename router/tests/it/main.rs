@@ -31,6 +31,7 @@ mod retries;
 mod routing;
 mod shutdown;
 mod shutdown_steps;
+mod signals;
 mod simulated;
 mod streams;
 mod switch;

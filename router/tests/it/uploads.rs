@@ -39,6 +39,34 @@ fn a_body_that_stops_is_refused_and_gives_its_permit_back() {
 }
 
 #[test]
+fn bodies_that_come_slowly_keep_nobody_else_out() {
+    let worker = Worker::fixed("{}");
+    let limits = ["--max-concurrent-requests", "1", "--queue-size", "0"];
+    let router =
+        Router::start(&[worker.url()], &[&limits[..], &["--body-idle-timeout-secs", "600"]].concat());
+    let admitted = || router.metric("smg_router_admitted_requests ").expect("a gauge");
+    let slow = "Content-Length: 4\r\n\r\n{";
+    let mut first = begin(&router, slow);
+    wait_until("the upload to hold the permit", || admitted() == 1.0);
+    // The permit is kept for a moment only.
+    wait_until("the permit to be back", || admitted() == 0.0);
+    assert_eq!(router.post("/generate", b"{}").status(), 200);
+    // There is room for one such body, as there is one permit.
+    begin(&router, slow).receive().assert_refused(429, "queue_full");
+    assert_eq!(router.post("/generate", b"{}").status(), 200);
+    first.send("  }");
+    assert_eq!(first.receive().status(), 200);
+    wait_until("the permit to be back", || admitted() == 0.0);
+    assert_eq!(worker.count("POST"), 3);
+    // Its place is free again.
+    let mut second = begin(&router, slow);
+    wait_until("the upload to hold the permit", || admitted() == 1.0);
+    wait_until("the permit to be back", || admitted() == 0.0);
+    second.send("  }");
+    assert_eq!(second.receive().status(), 200);
+}
+
+#[test]
 fn a_body_that_stops_on_its_way_to_all_workers_is_refused_too() {
     let worker = Worker::fixed("{}");
     let router = Router::start(&[worker.url()], &["--body-idle-timeout-secs", "0.5"]);

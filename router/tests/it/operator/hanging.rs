@@ -47,6 +47,23 @@ fn one_that_hangs_costs_its_own_answer() {
 }
 
 #[test]
+fn a_question_does_not_hold_up_the_end() {
+    let (hanging, well) = (scripted(HANGING), scripted(WELL));
+    let mut router = start(&[&hanging, &well], &["--shutdown-pause-secs", "0"]);
+    let mut client = router.client();
+    client.send("POST /flush_cache?timeout=600 HTTP/1.1\r\nHost: router\r\nContent-Length: 0\r\n\r\n");
+    wait_until("both to be asked", || {
+        [&hanging, &well].iter().all(|worker| worker.count("POST /flush_cache") == 1)
+    });
+    router.signal("TERM");
+    let flushed = client.receive();
+    assert_eq!(flushed.status(), 206);
+    let error = json!({"worker": hanging.url(), "error": "not waited for, for the router ends"});
+    assert_eq!(flushed.json()["failed"][0], error);
+    assert_eq!(router.wait().code(), Some(0));
+}
+
+#[test]
 fn a_question_ends_with_the_requests_time() {
     let hanging = scripted(HANGING);
     let router = start(&[&hanging], &["--request-timeout-secs", "1"]);
