@@ -42,7 +42,7 @@ pub(crate) struct Record<'a> {
     /// From arrival, as the duration is.
     pub(crate) first_token_ns: Option<u64>,
     pub(crate) duration_ns: u64,
-    /// Of the worker's answer, as far as it was passed on.
+    /// Of the answer's body: the worker's, as far as it was passed on, or the router's own.
     pub(crate) bytes: u64,
 }
 
@@ -52,9 +52,15 @@ pub(crate) struct Decision<'a> {
     pub(crate) worker: &'a str,
     pub(crate) policy: &'static str,
     pub(crate) reason: &'static str,
-    pub(crate) matched_chars: u64,
+    pub(crate) matched: Option<Matched>,
+}
+
+/// What the prefix index said, where the policy looks at one.
+#[derive(Debug, Clone)]
+pub(crate) struct Matched {
+    pub(crate) chars: u64,
     pub(crate) prompt_chars: u64,
-    pub(crate) predicted_tokens: Option<u64>,
+    pub(crate) predicted_tokens: u64,
 }
 
 /// As much of a foreign text as a line takes.
@@ -121,9 +127,11 @@ impl Decision<'_> {
         line.foreign("worker", self.worker.as_bytes());
         line.word("policy", self.policy);
         line.word("reason", self.reason);
-        line.number("matched_chars", self.matched_chars);
-        line.number("prompt_chars", self.prompt_chars);
-        line.some(self.predicted_tokens, |line, count| line.number("predicted_cached_tokens", count));
+        line.some(self.matched.as_ref(), |line, matched| {
+            line.number("matched_chars", matched.chars);
+            line.number("prompt_chars", matched.prompt_chars);
+            line.number("predicted_cached_tokens", matched.predicted_tokens);
+        });
     }
 }
 

@@ -73,6 +73,12 @@ pub(crate) enum Refusal {
     UpstreamInvalid,
     /// No response head within `--request-timeout-secs`.
     UpstreamTimeout,
+    /// The request has been here before, or in so many other routers.
+    Loop,
+    /// The router ends, and there was no answer yet.
+    Stopping { retry_after_secs: u64 },
+    /// None of the workers that serve the model is healthy, and there are others.
+    ModelDown { retry_after_secs: u64 },
 }
 
 /// What a refusal looks like from outside.
@@ -86,10 +92,19 @@ struct Row {
     closes: bool,
 }
 
+/// As much of a model's name as is repeated.
+const NAME_CHARS: usize = 100;
+
 impl Refusal {
+    /// The code by which a router knows that it has asked itself.
+    pub(crate) const LOOP: &'static str = "loop_detected";
+
     /// Whether a worker that comes would change it.
     pub(crate) fn is_for_want_of_workers(self) -> bool {
-        matches!(self, Self::NoWorkers { .. } | Self::NoneHealthy { .. } | Self::UnknownModel)
+        matches!(
+            self,
+            Self::NoWorkers { .. } | Self::NoneHealthy { .. } | Self::ModelDown { .. } | Self::UnknownModel
+        )
     }
 
     /// All that there is to know of it.
@@ -242,6 +257,25 @@ impl Refusal {
                 "The worker did not answer within the router's time limit. Try again later, or ask for less; the router's \
                  operator sets the limit with --request-timeout-secs.",
             ),
+            Self::Loop => Row::closing(
+                S::LOOP_DETECTED,
+                Self::LOOP,
+                "The request has come to this router before, or through more routers than make sense: a router's worker \
+                 leads back to it. Its operator must give the engine's own port in place of the router's; /workers lists \
+                 the URLs.",
+            ),
+            Self::Stopping { .. } => Row::closing(
+                S::SERVICE_UNAVAILABLE,
+                "router_stopping",
+                "The router stops, and there was no answer within the time that is left to running requests. Send it \
+                 again, to another router if there is one.",
+            ),
+            Self::ModelDown { .. } => Row::keeping(
+                S::SERVICE_UNAVAILABLE,
+                "no_available_workers",
+                "None of the router's workers that serve this model is healthy. Try again later; its operator sees which \
+                 in /workers.",
+            ),
         }
     }
 
@@ -267,6 +301,8 @@ impl Refusal {
             Self::NoWorkers { retry_after_secs }
             | Self::TargetUnavailable { retry_after_secs }
             | Self::NoneHealthy { retry_after_secs }
+            | Self::ModelDown { retry_after_secs }
+            | Self::Stopping { retry_after_secs }
             | Self::BreakersOpen { retry_after_secs }
             | Self::QueueFull { retry_after_secs }
             | Self::QueueTimeout { retry_after_secs } => Some(retry_after_secs),
@@ -281,6 +317,27 @@ impl Refusal {
     /// The same in words that fit the request better.
     pub(crate) fn answer_saying(self, message: &str) -> Answer {
         (self.response(&self.body(message)), Some(self))
+    }
+
+    /// The same about a request for this model, where one is to blame or missed. The name is the client's own text.
+    pub(crate) fn answer_for(self, model: Option<&str>) -> Answer {
+        let (before, after) = match self {
+            Self::UnknownModel => (
+                "None of the router's workers serves the model",
+                "/v1/models names those that there are; the router's operator sees in /workers who serves which.",
+            ),
+            Self::ModelDown { .. } => (
+                "None of the router's workers is healthy that serve the model",
+                "Try again later; the router's operator sees which in /workers.",
+            ),
+            _ => return self.answer(),
+        };
+        let Some(model) = model else { return self.answer() };
+        let mut name: String = model.chars().take(NAME_CHARS).collect();
+        if name.len() < model.len() {
+            name.push('…');
+        }
+        self.answer_saying(&format!("{before} `{name}`. {after}"))
     }
 
     /// The same with one more member beside `error`.

@@ -15,6 +15,7 @@ mod cors;
 mod error;
 mod fleet;
 mod gate;
+mod hops;
 mod launch;
 mod limits;
 mod log;

@@ -36,7 +36,10 @@ pub(crate) async fn respond(
     turn.begin();
     let answer = match surface {
         Surface::Traffic | Surface::Admin => serve(context, turn, surface, request).await,
-        Surface::Metrics => metrics(context, &request),
+        Surface::Metrics => match context.shared.mark.judge(request.headers()) {
+            Ok(()) => metrics(context, &request),
+            Err(refusal) => refusal.answer(),
+        },
     };
     turn.answered();
     answer
@@ -110,6 +113,9 @@ async fn dispatch(
     let metrics = &context.shared.metrics;
     metrics.arrived_elsewhere(request.method(), target.label());
     let answer = match target {
+        _ if context.shared.mark.judge(request.headers()).is_err() => {
+            refuse(Refusal::Loop, &mut request).await
+        }
         Target::Route(at) => operate(context, turn, at, request, id).await,
         Target::Endpoint(_) => refuse(Refusal::MethodNotAllowed { allowed: "POST" }, &mut request).await,
         Target::Nothing => {

@@ -13,15 +13,18 @@ use crate::clock::{Clock, nanoseconds};
 use crate::config::{Config, HealthConfig, Settings};
 use crate::fleet::{self, Belief, Books, Member, Newcomers, Registered, Standing, Terms};
 use crate::gate::Gate;
+use crate::hops::Mark;
 use crate::metrics::{EndpointName, Format, Live, Metrics};
 use crate::proxy;
-use crate::stop::Stop;
+use crate::stop::{Cut, Stop};
 use crate::tls::ClientTls;
 use crate::upstream::Pool;
 
 /// The state of the process.
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
+    /// Of this process, on whatever it sends to workers.
+    pub(crate) mark: Mark,
     /// Of every random choice.
     pub(crate) seed: u64,
     /// Locked for the length of a decision or of a note in them, never across an await.
@@ -39,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
     /// How far the end of the process has come.
     pub(crate) stop: watch::Sender<Stop>,
+    pub(crate) cut: Cut,
 }
 
 /// What goes on beside the requests.
@@ -76,7 +80,7 @@ impl Shared {
         tls: ClientTls,
         stop: watch::Sender<Stop>,
     ) -> Result<Arc<Self>, PolicyError> {
-        let clock = Clock::start();
+        let (clock, mark) = (Clock::start(), Mark::new());
         let router = Router::new(RouterConfig {
             load_poll_interval_ns: nanoseconds(config.load_poll_interval),
             breaker: config.breaker,
@@ -91,6 +95,7 @@ impl Shared {
         let budget = RetryBudget::new(settings.retry.budget_percent, settings.retry.budget_floor);
         let shared = Arc::new(Self {
             clock,
+            mark: mark.clone(),
             seed: config.seed,
             belief: Belief::new(router.signals()),
             books: Mutex::new(Books::new(router)),
@@ -98,7 +103,7 @@ impl Shared {
             turns: Notify::new(),
             background: Background {
                 runtime: Handle::current(),
-                pool: Pool::new(config.threads, settings.timeouts.connect, tls),
+                pool: Pool::new(config.threads, settings.timeouts.connect, tls, mark),
                 pools: config.threads + 1,
             },
             rounds: Rounds {
@@ -113,6 +118,7 @@ impl Shared {
             settings,
             metrics,
             stop,
+            cut: Cut::default(),
         });
         for worker in &config.workers {
             let terms = Terms::of(worker, shared.settings.worker_key.as_ref());

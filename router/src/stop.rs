@@ -1,6 +1,7 @@
 //! How far the end of the process has come, and the end of standard input as a reason for it.
 
 use std::io::Read as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
@@ -16,6 +17,36 @@ pub(crate) enum Stop {
     Drain,
     /// At once.
     Now,
+}
+
+/// Requests that were cut off at the end.
+#[derive(Debug, Default)]
+pub(crate) struct Cut {
+    unanswered: AtomicU64,
+    begun: AtomicU64,
+}
+
+impl Cut {
+    /// One more, whether it was still without an answer; nothing if there was no request.
+    pub(crate) fn note(&self, unanswered: Option<bool>) {
+        match unanswered {
+            Some(true) => self.unanswered.fetch_add(1, Ordering::Relaxed),
+            Some(false) => self.begun.fetch_add(1, Ordering::Relaxed),
+            None => 0,
+        };
+    }
+
+    /// Tells the log how many there were.
+    pub(crate) fn tell(&self) {
+        let [unanswered, begun] = [&self.unanswered, &self.begun].map(|count| count.load(Ordering::Relaxed));
+        if unanswered + begun > 0 {
+            tracing::warn!(
+                "{} requests were cut off: {unanswered} without an answer, which were told so with 503, and {begun} \
+                 within their answers",
+                unanswered + begun
+            );
+        }
+    }
 }
 
 /// Waits until stopping has come as far as `stage`.

@@ -37,6 +37,7 @@ KNOWN = {ROUTER: ("smg_http_inflight_request_age_count non-histogram", ), ENGINE
 def main():
     """Runs every check, tells each complaint, and gives the exit code."""
     options = arguments()
+    require(options)
     with tempfile.TemporaryDirectory(prefix="prometheus-check-") as scratch, processes.Programs() as programs:
         scratch = pathlib.Path(scratch)
         tools = fetch(scratch) if options.download else options.tools
@@ -63,6 +64,15 @@ def arguments():
     parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / "target/debug", help="where router and simworker are")
     parser.add_argument("--jobs", nargs="+", help="jobs of prometheus.yml to scrape; all by default")
     return parser.parse_args()
+
+
+def require(options):
+    """Ends with a remedy where a program is missing."""
+    tools = [] if options.download else [options.tools / name for name in ("prometheus", "promtool")]
+    for missing in (path for path in tools if not path.exists()):
+        raise SystemExit(f"no {missing.name} in {missing.parent}: give --tools DIRECTORY, or --download")
+    for missing in (path for path in (options.binaries / "router", options.binaries / "simworker") if not path.exists()):
+        raise SystemExit(f"no {missing.name} in {missing.parent}: run `cargo build`, or give --binaries DIRECTORY")
 
 
 def fetch(scratch):

@@ -86,6 +86,9 @@ impl AdminKey {
         if id.is_empty() {
             return Err("has no id; the form is ID:NAME:ROLE:KEY");
         }
+        if name.is_empty() {
+            return Err("has no name; the form is ID:NAME:ROLE:KEY");
+        }
         if key.split(',').skip(1).any(begins_a_key) {
             return Err("has another one behind a comma; write blanks between keys");
         }
@@ -134,13 +137,13 @@ mod tests {
     #[test]
     fn a_key_is_found_with_who_shows_it() {
         let keys =
-            keys(&["1:Ada Lovelace:admin:sk-a", "2:Bob:user:sk:b:c", "3::user:sk,d:e,f"]).expect("keys");
+            keys(&["1:Ada Lovelace:admin:sk-a", "2:Bob:user:sk:b:c", "3:Eve:user:sk,d:e,f"]).expect("keys");
         let who = |value: &str| {
             keys.find(&showing(value)).map(|key| (key.id.as_str(), key.name.as_str(), key.role))
         };
         assert_eq!(who("Bearer sk-a"), Some(("1", "Ada Lovelace", AdminRole::Admin)));
         assert_eq!(who("bearer sk:b:c"), Some(("2", "Bob", AdminRole::User)));
-        assert_eq!(who("Bearer sk,d:e,f"), Some(("3", "", AdminRole::User)));
+        assert_eq!(who("Bearer sk,d:e,f"), Some(("3", "Eve", AdminRole::User)));
         for value in ["Bearer sk-b", "Bearer sk-", "Bearer sk-aa", "Bearer", "sk-a", "Basic sk-a", "Bearer 1"]
         {
             assert_eq!(who(value), None, "{value}");
@@ -157,6 +160,7 @@ mod tests {
             (&["a:b:admin:sk-1", "sk-secret:b:c:d"], "key 2 has a role that is neither"),
             (&["a:b:Admin:sk-secret"], "a role that is neither"),
             (&[":b:admin:sk-secret"], "has no id"),
+            (&["a::admin:sk-secret"], "has no name"),
             (&["a:b:admin:sk-secret,c:d:user:sk-2"], "key 1 has another one behind a comma"),
             (
                 &["a:b", "c:admin:sk-secret"],

@@ -119,7 +119,18 @@ fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result
         warnings.push(format!("--policy {} has no choice with a single worker", policy.name()));
     }
     args.ignored.warn(&mut warnings);
+    let is_given =
+        |id: &str| layer.origin(id).is_some() || matches.value_source(id) == Some(ValueSource::CommandLine);
+    args.retries.warn(is_given, &mut warnings);
     let clients = args.traffic.resolve()?;
+    if let Some(own) = fleet.workers.iter().find(|worker| worker.address.is_at(clients.listen)) {
+        let problem = format!(
+            "`{}` is where the router itself listens, by --host and --port; give the engine's port, or the router \
+             another --port",
+            own.address.url
+        );
+        return Err(Stop::wrong("--worker-urls", problem));
+    }
     let limits = args.limits.resolve()?;
     let security = args.security.resolve()?;
     let observe = args.observe.resolve()?;
@@ -169,7 +180,7 @@ fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result
         workers: fleet.workers,
         startup_timeout: fleet.startup_timeout,
         policy,
-        seed: process.seed,
+        seed: process.seed(),
         threads: process.threads(),
         settings,
         load_poll_interval: fleet.load_poll_interval,

@@ -49,6 +49,7 @@ pub(crate) use self::reload::{Reloaded, reload};
 pub(crate) use self::source::Source;
 pub(crate) use self::stop::Stop;
 use crate::config::Config;
+use crate::limits::too_few_open_files;
 use crate::server::Opened;
 use crate::signals::{Ending, Signals};
 use crate::{launch, log, raise_open_files, server};
@@ -150,6 +151,9 @@ pub(crate) fn begin(parsed: &Parsed) -> Result<(), Stop> {
         tracing::warn!("{warning}");
     }
     raise_open_files();
+    if let Some(warning) = too_few_open_files(parsed.config.connections.max_connections) {
+        tracing::warn!("{warning}");
+    }
     Ok(())
 }
 

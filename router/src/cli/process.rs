@@ -1,5 +1,6 @@
 //! The process: its configuration file, its threads and its end.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,9 +23,10 @@ pub(super) struct ProcessArgs {
     /// Seconds after SIGTERM or SIGINT by which everything has ended
     #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = whole(0..=MAX_SECONDS))]
     shutdown_grace_period_secs: u64,
-    /// Seed of every random choice
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(0..=u64::MAX))]
-    pub(super) seed: u64,
+    /// Seed of every random choice; with the same one two routers choose alike [default: drawn at each start; the log
+    /// tells it]
+    #[arg(long, value_name = "N", value_parser = whole(0..=u64::MAX))]
+    seed: Option<u64>,
     /// Threads that move bytes [default: 2, or 1 on a single core]
     #[arg(long, value_name = "N", value_parser = whole(1_u16..=256))]
     threads: Option<u16>,
@@ -37,6 +39,13 @@ pub(super) struct ProcessArgs {
 const DEFAULT_THREADS: usize = 2;
 
 impl ProcessArgs {
+    /// Replicas that are started alike are not to choose alike: who gives no seed gets another one each time, short
+    /// enough to be typed.
+    pub(super) fn seed(&self) -> u64 {
+        let drawn = || RandomState::new().hash_one(std::process::id()) >> 32;
+        self.seed.unwrap_or_else(drawn)
+    }
+
     pub(super) fn threads(&self) -> usize {
         let default = || std::thread::available_parallelism().map_or(1, usize::from).min(DEFAULT_THREADS);
         self.threads.map_or_else(default, usize::from)

@@ -4,6 +4,7 @@ use clap::{ArgAction, Args};
 use router_core::{RetryConfig, StatusSet};
 
 use super::readers::{MAX_MS, NS_PER_MS, number, whole, words};
+use super::sections::flag;
 use super::stop::Stop;
 
 #[derive(Debug, Args)]
@@ -84,7 +85,26 @@ pub(super) struct RetryArgs {
     disable_retries: bool,
 }
 
+/// What --disable-retries leaves without effect.
+const OVERRULED: [&str; 9] = [
+    "retry_max_retries",
+    "retry_initial_backoff_ms",
+    "retry_max_backoff_ms",
+    "retry_backoff_multiplier",
+    "retry_jitter_factor",
+    "retry_statuses",
+    "retry_on_reset",
+    "retry_budget_percent",
+    "retry_budget_min",
+];
+
 impl RetryArgs {
+    /// Tells what was given for nothing; `is_given` knows flags by their ids.
+    pub(super) fn warn(&self, is_given: impl Fn(&str) -> bool, warnings: &mut Vec<String>) {
+        let overruled = OVERRULED.iter().filter(|id| self.disable_retries && is_given(id));
+        warnings.extend(overruled.map(|id| format!("{} has no effect beside --disable-retries", flag(id))));
+    }
+
     /// # Errors
     /// Pauses that shrink, or what is no status of an error.
     pub(super) fn resolve(self) -> Result<RetryConfig, Stop> {

@@ -23,8 +23,8 @@ pub(super) struct SecurityArgs {
     /// the client's goes on]
     #[arg(long, value_name = "KEY")]
     worker_api_key: Option<String>,
-    /// Keys of operators, with the role admin (may change things) or user (may look) [default: none; --api-key is the
-    /// operators' too]
+    /// Keys of operators, with the role admin (may change things) or user (may look); several are separated by blanks
+    /// [default: none; --api-key is the operators' too]
     #[arg(long, value_name = "ID:NAME:ROLE:KEY", num_args = 0.., action = ArgAction::Append)]
     control_plane_api_keys: Vec<String>,
     /// Log every admin call that changes something

@@ -151,6 +151,13 @@ impl Turn {
             || self.blocked.load(Ordering::Relaxed)
     }
 
+    /// Whether a request has come of whose answer nothing has gone out; nothing if none is under way.
+    pub(crate) fn is_unanswered(&self) -> Option<bool> {
+        let state = self.state.lock();
+        let is_begun = state.stage == Stage::Answering || self.blocked.load(Ordering::Relaxed);
+        self.is_under_way(&state).then_some(!is_begun)
+    }
+
     /// Whether an answer that breaks off would look whole if the connection were closed properly.
     pub(crate) fn ends_by_close(&self) -> bool {
         self.ends_by_close.load(Ordering::Relaxed)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Uri;
+use http::{StatusCode, Uri};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -97,14 +97,19 @@ pub(super) async fn once(shared: &Arc<Shared>, member: &Member) -> Said {
         answer(shared, member, &MODEL_INFO)
     );
     let answered = models.is_ok();
-    let [models, server, model] = [models, server, model].map(|answer| answer.ok().flatten());
+    let reached = answered || server.is_ok() || model.is_ok();
+    let answers = [models, server, model].map(Result::unwrap_or_default);
+    let barred = answers.iter().find_map(|answer| answer.barred.clone());
+    let [models, server, model] = answers.map(|answer| answer.body);
     let object =
         |body: Option<Bytes>| body.and_then(|body| serde_json::from_slice::<Map<String, Value>>(&body).ok());
     let server = object(server);
     let said = Said { models: answered, server: server.is_some() };
     let found =
         facts(models.as_deref(), server.as_ref().unwrap_or(&Map::new()), &object(model).unwrap_or_default());
-    learn(shared, member, found.after(member.facts(), said.server));
+    let before = member.facts();
+    let barred = if reached { barred } else { before.barred.clone() };
+    learn(shared, member, Facts { barred, ..found.after(before, said.server) });
     said
 }
 
@@ -138,25 +143,48 @@ fn learn(shared: &Arc<Shared>, member: &Member, facts: Facts) {
         tracing::info!(worker = %member.address.url, model, "serves");
         shared.turns.notify_waiters();
     }
+    if let (None, Some(barred)) = (&before.barred, &facts.barred) {
+        tracing::warn!(worker = %member.address.url, "{barred}");
+    }
     member.set_facts(facts);
+}
+
+/// What came of a question.
+#[derive(Debug, Default)]
+struct Reply {
+    body: Option<Bytes>,
+    barred: Option<String>,
 }
 
 /// The body of the first of these paths that there is.
 ///
 /// # Errors
 /// Nobody answered in time.
-async fn answer(shared: &Shared, member: &Member, paths: &[&'static str]) -> Result<Option<Bytes>, ()> {
+async fn answer(shared: &Shared, member: &Member, paths: &[&'static str]) -> Result<Reply, ()> {
     let end = Instant::now() + TIMEOUT;
+    let mut reply = Reply::default();
     for path in paths {
         let timeout = end.saturating_duration_since(Instant::now());
         let question = Probe { path: Uri::from_static(path), member, timeout };
         match probe(&shared.background.pool, question).await {
-            Ok((status, body)) if status.is_success() => return Ok(Some(body)),
+            Ok((status, body)) if status.is_success() => return Ok(Reply { body: Some(body), ..reply }),
+            Ok((status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), _)) => {
+                reply.barred.get_or_insert_with(|| barred(status, path));
+            }
             Ok(_) => {}
             Err(_) => return Err(()),
         }
     }
-    Ok(None)
+    Ok(reply)
+}
+
+/// How a worker is told of that wants another key.
+fn barred(status: StatusCode, path: &str) -> String {
+    format!(
+        "it refuses the router's own questions ({} on {path}), so its key is missing or wrong: see --worker-api-key, or \
+         api_key of the worker",
+        status.as_u16()
+    )
 }
 
 /// What the three answers say.
@@ -189,6 +217,7 @@ fn facts(models: Option<&[u8]>, server: &Map<String, Value>, model: &Map<String,
         version: one_of(&["version"]),
         instance: one_of(INSTANCE),
         is_too_long: is_too_long.get(),
+        barred: None,
     }
 }
 

@@ -72,6 +72,7 @@ pub(super) async fn ask(shared: &Shared, member: &Member, config: &HealthConfig)
             tracing::warn!(worker = %member.address.url, "cannot be probed: {missing}");
             return None;
         }
+        Err(CallError::Itself) => Verdict::Itself,
         Err(error) => Verdict::Bad(error.to_string()),
     })
 }
@@ -92,6 +93,8 @@ pub(super) enum Verdict {
     Unwell(StatusCode),
     /// It does not answer as it should.
     Bad(String),
+    /// It is this router: no time makes a worker of it.
+    Itself,
     /// So many attempts in a row found nobody there.
     Unreachable {
         times: u32,
@@ -104,8 +107,15 @@ impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Good => f.write_str("well"),
+            Self::Unwell(status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)) => {
+                write!(
+                    f,
+                    "status {status}: it wants another key, see --worker-api-key, or api_key of the worker"
+                )
+            }
             Self::Unwell(status) => write!(f, "status {status}"),
             Self::Bad(problem) => f.write_str(problem),
+            Self::Itself => CallError::Itself.fmt(f),
             Self::Unreachable { why: Some(missing), .. } => missing.fmt(f),
             Self::Unreachable { why: None, .. } => f.write_str("cannot connect"),
         }
@@ -124,7 +134,7 @@ impl Streak {
     fn note(&mut self, verdict: &Verdict, config: &HealthConfig) -> bool {
         let (good, times) = match verdict {
             Verdict::Good => (true, 1),
-            Verdict::Unwell(_) | Verdict::Bad(_) => (false, 1),
+            Verdict::Unwell(_) | Verdict::Bad(_) | Verdict::Itself => (false, 1),
             Verdict::Unreachable { times, .. } => (false, *times),
         };
         if good == self.healthy {

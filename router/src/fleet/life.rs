@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::health::Verdict;
 use super::newcomers::Newcomer;
 use super::{Member, Stage, describe, health, loads};
 use crate::config::HealthConfig;
@@ -71,12 +72,17 @@ async fn come(
     member.advance(Stage::is_coming, Stage::Probing(None));
     loop {
         let problem = match health::ask(shared, member, health).await {
-            Some(health::Verdict::Good) => {
+            Some(Verdict::Good) => {
                 member.metrics.checked(true);
                 let described = describe::once(shared, member).await.is_answer();
                 let joined = join(shared, member);
                 drop(newcomer);
                 return joined.then_some(described);
+            }
+            Some(verdict @ Verdict::Itself) => {
+                member.metrics.checked(false);
+                fail(shared, member, verdict.to_string());
+                return None;
             }
             Some(verdict) => {
                 member.metrics.checked(false);
@@ -88,7 +94,12 @@ async fn come(
             tracing::warn!(worker = %member.address.url, "not there yet: {problem}");
         }
         if Instant::now() >= end {
-            fail(shared, member, &problem);
+            let seconds = shared.rounds.startup_timeout.as_secs();
+            fail(
+                shared,
+                member,
+                format!("not there within {seconds} s: {problem}; register it again once it is there"),
+            );
             return None;
         }
         member.advance(Stage::is_coming, Stage::Probing(Some(problem)));
@@ -107,11 +118,9 @@ fn join(shared: &Shared, member: &Member) -> bool {
     joined
 }
 
-fn fail(shared: &Shared, member: &Member, problem: &str) {
-    let seconds = shared.rounds.startup_timeout.as_secs();
-    let reason = format!("not there within {seconds} s: {problem}");
+fn fail(shared: &Shared, member: &Member, reason: String) {
     if member.advance(Stage::is_coming, Stage::Failed(reason.clone())) {
-        tracing::error!(worker = %member.address.url, "{reason}; register it again once it is there");
+        tracing::error!(worker = %member.address.url, "{reason}");
         shared.turns.notify_waiters();
     }
 }

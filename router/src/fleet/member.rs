@@ -72,6 +72,8 @@ pub(crate) struct Facts {
     pub(crate) instance: Option<String>,
     /// It said something that is too long to be taken over.
     pub(crate) is_too_long: bool,
+    /// It does not say anything without a key, or to the one that it is sent: how it says so.
+    pub(crate) barred: Option<String>,
 }
 
 /// How far a worker has come.

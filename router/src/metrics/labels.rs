@@ -46,6 +46,7 @@ impl RequestError {
             Refusal::QueueFull { .. } | Refusal::QueueTimeout { .. } => Self::Overloaded,
             Refusal::NoWorkers { .. }
             | Refusal::NoneHealthy { .. }
+            | Refusal::ModelDown { .. }
             | Refusal::BreakersOpen { .. }
             | Refusal::TargetUnavailable { .. } => Self::NoWorkers,
             Refusal::RequestTimeout
@@ -57,7 +58,9 @@ impl RequestError {
             | Refusal::UpstreamBroken
             | Refusal::UpstreamInvalid
             | Refusal::NoWorkerAnswered
-            | Refusal::WorkersUnwell => Self::Backend,
+            | Refusal::WorkersUnwell
+            | Refusal::Loop
+            | Refusal::Stopping { .. } => Self::Backend,
             Refusal::HeadInvalid
             | Refusal::HeadTooLarge
             | Refusal::UriTooLong

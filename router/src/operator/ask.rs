@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::Asked;
 use crate::error::Refusal;
 use crate::fleet::{Member, Stage};
+use crate::hops;
 use crate::request_id::REQUEST_ID;
 use crate::server::Context;
 use crate::shared::Shared;
@@ -49,6 +50,8 @@ pub(super) struct Question {
     /// What is sent as `Authorization` to workers without a key of their own.
     authorization: Option<HeaderValue>,
     id: HeaderValue,
+    /// Of the routers that the request has come through.
+    marks: Vec<HeaderValue>,
     timeout: Duration,
     max_answer: usize,
 }
@@ -92,6 +95,7 @@ impl Question {
             accept: "application/json",
             authorization: asked.passed_on(),
             id: asked.id.clone(),
+            marks: hops::carried(asked.request.headers()),
             timeout: TIMEOUT,
             max_answer: MAX_ANSWER,
         }
@@ -171,6 +175,7 @@ impl Question {
         headers.insert(header::HOST, member.address.host.clone());
         headers.insert(header::ACCEPT, HeaderValue::from_static(self.accept));
         headers.insert(REQUEST_ID, self.id.clone());
+        hops::carry(&self.marks, headers);
         if let Some(key) = member.authorization().or_else(|| self.authorization.clone()) {
             headers.insert(header::AUTHORIZATION, key);
         }

@@ -155,7 +155,7 @@ fn outcome(answer: Told) -> Answer {
         Ok(answer) => passed_on(answer),
         Err(CallError::TimedOut) => Refusal::UpstreamTimeout.answer(),
         Err(CallError::NoAnswer(missing)) => missing.refusal().answer(),
-        Err(CallError::Unreadable) => Refusal::UpstreamInvalid.answer(),
+        Err(CallError::Unreadable | CallError::Itself) => Refusal::UpstreamInvalid.answer(),
     }
 }
 

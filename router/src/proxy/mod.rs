@@ -162,6 +162,8 @@ async fn receive(
 
 /// What can be said of a request by its headers alone.
 fn admissible(shared: &Shared, headers: &HeaderMap) -> Result<(), Refusal> {
+    // Before the key, as the router's own questions may come without one.
+    shared.mark.judge(headers)?;
     if !shared.settings.admits(headers) {
         return Err(Refusal::Unauthorized);
     }
@@ -190,8 +192,9 @@ async fn enter(shared: &Shared, turn: &Arc<Turn>, note: &mut Note) -> Result<Opt
 
 /// Answers in a worker's place.
 fn refuse(mut note: Note, refusal: Refusal) -> Answer {
-    let answer = refusal.answer();
+    let answer = refusal.answer_for(note.model());
     note.answered(answer.0.status(), answer.1);
+    note.answered_here(answer.0.body().size_hint().lower());
     note.end(&Outcome::Refused);
     answer
 }

@@ -11,7 +11,7 @@ use router_core::{Assignment, Cause, Outcome};
 
 use super::flow::{Flow, Seen};
 use super::meter::Counts;
-use crate::access_log::{self, Decision, Record};
+use crate::access_log::{self, Decision, Matched, Record};
 use crate::error::Refusal;
 use crate::fleet::Member;
 use crate::metrics::{self, End, RequestError, Slot, WorkerError};
@@ -175,6 +175,16 @@ impl Note {
         facts.flow = Flow::new(facts.streaming && status.is_success());
     }
 
+    /// The model that it asks for, as far as its name is kept; what a client says is as long as the access log takes.
+    pub(crate) fn model(&self) -> Option<&str> {
+        self.0.asked.as_deref().or(self.0.model.stated())
+    }
+
+    /// The router's own answer is so long.
+    pub(crate) fn answered_here(&mut self, bytes: u64) {
+        self.0.flow.bytes = bytes;
+    }
+
     /// A piece of the worker's answer came.
     pub(crate) fn see(&mut self, now_ns: u64, chunk: &[u8]) -> Seen {
         self.0.flow.see(now_ns, chunk)
@@ -335,9 +345,11 @@ impl Facts {
                 worker: &tried.member.address.url,
                 policy: tried.assignment.policy.row().name,
                 reason: tried.assignment.reason.as_str(),
-                matched_chars: tried.assignment.matched_chars,
-                prompt_chars: tried.assignment.prompt_chars,
-                predicted_tokens: tried.assignment.predicted_cached_tokens,
+                matched: tried.assignment.predicted_cached_tokens.map(|predicted_tokens| Matched {
+                    chars: tried.assignment.matched_chars,
+                    prompt_chars: tried.assignment.prompt_chars,
+                    predicted_tokens,
+                }),
             }),
             estimated_prompt_tokens: self.estimated_prompt_tokens,
             prompt_tokens: counts.prompt_tokens,

@@ -115,6 +115,10 @@ fn refusal(shared: &Shared, why: Unroutable) -> Refusal {
     // What becomes of it stands in the access log.
     tracing::debug!("nobody can have a request: {why}");
     match why {
+        // It is for want of workers of this model alone.
+        Unroutable::NoWorkers | Unroutable::NoneHealthy { .. } if others_serve(shared) => {
+            Refusal::ModelDown { retry_after_secs: shared.settings.recovery_secs }
+        }
         Unroutable::NoWorkers => Refusal::NoWorkers { retry_after_secs: shared.settings.recovery_secs },
         Unroutable::NoneHealthy { .. } | Unroutable::AllTried { .. } => {
             Refusal::NoneHealthy { retry_after_secs: shared.settings.recovery_secs }
@@ -126,6 +130,12 @@ fn refusal(shared: &Shared, why: Unroutable) -> Refusal {
             Refusal::TargetUnavailable { retry_after_secs: shared.settings.recovery_secs }
         }
     }
+}
+
+/// Whether there are workers that get requests, if not this one.
+fn others_serve(shared: &Shared) -> bool {
+    let books = shared.books.lock();
+    books.router.workers(shared.clock.now_ns()).any(|row| row.worker.takes_requests())
 }
 
 /// The keys of a request. The router's own key tells no clients apart, since all of them show it.

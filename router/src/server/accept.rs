@@ -2,9 +2,11 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::server::conn::http1;
+use parking_lot::Mutex;
+use rustix::io::Errno;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -13,6 +15,7 @@ use super::connection::Client;
 use super::seats::{Seat, Seats};
 use super::{Context, Surface};
 use crate::config::ConnectionLimits;
+use crate::limits;
 use crate::stop::{self, Stop};
 use crate::tls::Credentials;
 
@@ -22,6 +25,9 @@ const PRUNE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Pause after a failed accept, which usually means that file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How often it is told that connections cannot be accepted.
+const TELL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Bytes of a head, on average, for which there may be a field. Room for all of them is made with each request, so there
 /// is not room for a field in every four bytes.
@@ -40,6 +46,7 @@ pub(crate) struct Door {
     pub(super) tls: Option<Arc<Credentials>>,
     pub(super) http: http1::Builder,
     seats: Arc<Seats>,
+    refusals: Refusals,
 }
 
 impl Door {
@@ -56,7 +63,7 @@ impl Door {
             .max_header_size(bytes)
             .max_headers((bytes / BYTES_PER_FIELD).max(MIN_FIELDS))
             .max_buf_size(bytes.max(BUFFER_BYTES));
-        Arc::new(Self { surface, limits: limits.clone(), tls, http, seats })
+        Arc::new(Self { surface, limits: limits.clone(), tls, http, seats, refusals: Refusals::default() })
     }
 }
 
@@ -86,7 +93,7 @@ pub(super) async fn serve(
             accepted = next(&listener, &door.seats) => match accepted {
                 Ok((stream, seat)) => admit(&mut connections, stream, seat),
                 Err(error) => {
-                    tracing::warn!("cannot accept a connection: {error}");
+                    door.refusals.note(&error);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -100,6 +107,40 @@ pub(super) async fn serve(
     }
     while connections.join_next().await.is_some() {}
     Ok(())
+}
+
+/// Connections that could not be accepted, on all threads together.
+#[derive(Debug, Default)]
+struct Refusals(Mutex<Untold>);
+
+#[derive(Debug, Default)]
+struct Untold {
+    count: u64,
+    last_told: Option<Instant>,
+}
+
+impl Refusals {
+    /// One more. While there are many, the log is told now and then.
+    fn note(&self, error: &std::io::Error) {
+        if let Some(count) = self.0.lock().add(Instant::now()) {
+            let too_many = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
+            let remedy = if too_many.contains(&error.raw_os_error()) { limits::REMEDY } else { "" };
+            let colon = if remedy.is_empty() { "" } else { ": " };
+            tracing::warn!(count, "cannot accept connections: {error}{colon}{remedy}");
+        }
+    }
+}
+
+impl Untold {
+    /// One more at this moment; how many are to be told, if it is time.
+    fn add(&mut self, now: Instant) -> Option<u64> {
+        self.count += 1;
+        let is_due = self.last_told.is_none_or(|told| now.duration_since(told) >= TELL_INTERVAL);
+        is_due.then(|| {
+            self.last_told = Some(now);
+            std::mem::take(&mut self.count)
+        })
+    }
 }
 
 /// The next client, once there is a seat for it.
@@ -120,4 +161,23 @@ fn last_ones(listener: tokio::net::TcpListener, seats: &Arc<Seats>) -> Vec<(TcpS
         clients.extend(stream.ok().map(|stream| (stream, seats.take(free))));
     }
     clients
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_refusals_are_few_lines() {
+        let mut untold = Untold::default();
+        let begin = Instant::now();
+        let told = |untold: &mut Untold, at_ms: u64| untold.add(begin + Duration::from_millis(at_ms));
+        assert_eq!(told(&mut untold, 0), Some(1));
+        for at_ms in (50..10_000).step_by(50) {
+            assert_eq!(told(&mut untold, at_ms), None, "{at_ms}");
+        }
+        assert_eq!(told(&mut untold, 10_000), Some(200));
+        assert_eq!(told(&mut untold, 19_999), None);
+        assert_eq!(told(&mut untold, 60_000), Some(2));
+    }
 }

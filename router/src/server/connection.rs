@@ -26,6 +26,9 @@ use crate::request_id::{self, REQUEST_ID};
 use crate::service;
 use crate::stop::{self, Stop};
 
+/// When whoever is told that the router ends may try another one, or the next.
+const RETRY_AFTER_SECS: u64 = 1;
+
 /// A client that has connected.
 pub(super) struct Client {
     stream: TcpStream,
@@ -142,6 +145,11 @@ impl Client {
                         std::pin::Pin::new(&mut serving).graceful_shutdown();
                     }
                     if stage == Stop::Now {
+                        let unanswered = turn.is_unanswered();
+                        self.context.shared.cut.note(unanswered);
+                        if unanswered == Some(true) {
+                            return self.excuse(serving.into_parts().io.into_inner().into_inner()).await;
+                        }
                         return self.break_off(turn);
                     }
                 }
@@ -165,6 +173,16 @@ impl Client {
                 if error.is_parse_too_large() { Refusal::HeadTooLarge } else { Refusal::HeadInvalid };
             self.context.shared.metrics.answered(refusal.answer().0.status(), Some(refusal));
         }
+    }
+
+    /// Answers a request for which there is no time any more. What was being done for it ends.
+    async fn excuse<IO>(&self, io: IO)
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let (response, refusal) = Refusal::Stopping { retry_after_secs: RETRY_AFTER_SECS }.answer();
+        self.context.shared.metrics.answered(response.status(), refusal);
+        dismiss(io, response).await;
     }
 
     /// Answers what is no request.

@@ -83,17 +83,7 @@ fn listen(surface: Surface, address: SocketAddr) -> Result<TcpListener, ServeErr
     bind().map_err(|source| ServeError::Listen { surface, address, source })
 }
 
+/// The address as it was bound: who reads 0.0.0.0 knows that all interfaces are meant.
 fn url(scheme: &str, listener: &TcpListener) -> std::io::Result<String> {
-    Ok(format!("{scheme}://{}", reachable(listener.local_addr()?)))
-}
-
-/// The address under which a local process reaches a listener on all interfaces.
-fn reachable(mut at: SocketAddr) -> SocketAddr {
-    if at.ip().is_unspecified() {
-        at.set_ip(match at {
-            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    at
+    Ok(format!("{scheme}://{}", listener.local_addr()?))
 }

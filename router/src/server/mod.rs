@@ -69,7 +69,12 @@ impl Context {
         Arc::new(Self {
             shared: Arc::clone(shared),
             thread,
-            pool: Arc::new(Pool::new(thread, config.settings.timeouts.connect, tls.clone())),
+            pool: Arc::new(Pool::new(
+                thread,
+                config.settings.timeouts.connect,
+                tls.clone(),
+                shared.mark.clone(),
+            )),
             admin_apart: config.admin_listen.is_some(),
         })
     }
@@ -144,6 +149,7 @@ pub(crate) fn run(config: &Config, opened: Opened, ending: Ending) -> Result<(),
         // said so itself.
         let _ =
             tokio::task::spawn_blocking(|| threads.into_iter().for_each(|thread| drop(thread.join()))).await;
+        shared.cut.tell();
         traffic_over.send_replace(Stop::Now);
         for listener in admin.into_iter().chain([metrics]) {
             // Whatever became of it, it is over.

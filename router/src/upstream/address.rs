@@ -102,6 +102,17 @@ impl Address {
             .map_err(|bad| BadUrl { url: without_userinfo(url).into_owned(), ..bad })
     }
 
+    /// Whether this can be nobody but who listens there, on this machine, as far as that is known without asking.
+    pub(crate) fn is_at(&self, listen: SocketAddr) -> bool {
+        let (ip, port) = match &self.target {
+            Target::Literal(address) => (address.ip(), address.port()),
+            Target::Name(name, port) if name == "localhost" => (Ipv4Addr::LOCALHOST.into(), *port),
+            Target::Name(..) => return false,
+        };
+        let is_here = ip.is_loopback() || ip.is_unspecified();
+        port == listen.port() && (ip == listen.ip() || (is_here && listen.ip().is_unspecified()))
+    }
+
     /// Scheme, host and port in one spelling, the same for every URL of one worker.
     pub(crate) fn dialled(&self) -> String {
         let scheme = if self.server_name.is_some() { "https" } else { "http" };
@@ -188,6 +199,25 @@ fn without_dot(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_listens_here_is_told_from_others() {
+        for (url, listen, is_here) in [
+            ("http://localhost:30000", "0.0.0.0:30000", true),
+            ("http://127.0.0.1:30000", "0.0.0.0:30000", true),
+            ("http://0.0.0.0:30000", "[::]:30000", true),
+            ("https://[::1]:30000", "[::]:30000", true),
+            ("http://LOCALHOST:30000", "127.0.0.1:30000", true),
+            ("http://10.0.0.5:30000", "10.0.0.5:30000", true),
+            ("http://localhost:30001", "0.0.0.0:30000", false),
+            ("http://10.0.0.5:30000", "0.0.0.0:30000", false),
+            ("http://127.0.0.1:30000", "10.0.0.5:30000", false),
+            ("http://engine:30000", "0.0.0.0:30000", false),
+        ] {
+            let address = Address::parse(url).expect(url);
+            assert_eq!(address.is_at(listen.parse().expect(listen)), is_here, "{url} {listen}");
+        }
+    }
 
     #[test]
     fn a_url_is_read_or_refused_with_its_text_in_the_message() {

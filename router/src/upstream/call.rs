@@ -32,6 +32,9 @@ pub(crate) enum CallError {
     NoAnswer(#[from] NoAnswer),
     #[error("the answer could not be read")]
     Unreadable,
+    /// Of a probe: what answers is no worker.
+    #[error("this is the router itself; give the engine's port")]
+    Itself,
 }
 
 /// Calls. Every call gets a connection of its own or an idle one; it never waits for another's.

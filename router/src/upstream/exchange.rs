@@ -70,7 +70,8 @@ impl NoAnswer {
 /// Sends a request and waits for the head of its answer.
 ///
 /// An idle connection may turn out to be closed. If nothing of the request was written to it, or if asking twice does
-/// no harm (RFC 9110, section 9.2.2), a new connection is used and nobody has noticed.
+/// no harm (RFC 9110, section 9.2.2), a new connection is used and nobody has noticed. Whatever is sent carries the
+/// router's mark.
 ///
 /// # Errors
 /// [`NoAnswer`].
@@ -79,6 +80,7 @@ pub(crate) async fn exchange(
     member: &Member,
     mut request: Request<Full<Bytes>>,
 ) -> Result<(Connection, Response<Incoming>), NoAnswer> {
+    pool.mark.stamp(request.headers_mut());
     if let Some(mut connection) = pool.take(member) {
         let again = request.method().is_idempotent().then(|| request.clone());
         match (connection.exchange(request).await, again) {
@@ -123,6 +125,7 @@ mod tests {
     use super::*;
     use crate::config::UpstreamTls;
     use crate::fleet::Terms;
+    use crate::hops::Mark;
     use crate::tls::ClientTls;
 
     /// Answers one request on each of its connections, then waits for a word and closes it.
@@ -151,7 +154,7 @@ mod tests {
     async fn a_probe_does_not_mistake_a_stale_connection_for_a_sick_worker() {
         let (address, close, closed) = closing_worker();
         let tls = ClientTls::new(&UpstreamTls::default()).expect("no files");
-        let pool = Pool::new(0, Duration::from_secs(10), tls);
+        let pool = Pool::new(0, Duration::from_secs(10), tls, Mark::new());
         let path = Uri::from_static("/health");
         let member = Member::new(WorkerId(0), address, Terms::default(), 1);
         let question = Probe { path, member: &member, timeout: Duration::from_secs(10) };

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::{Connection, NoAnswer};
 use crate::fleet::Member;
+use crate::hops::Mark;
 use crate::tls::ClientTls;
 
 /// How long a connection may idle: below the 5 s after which the engine's server closes it.
@@ -28,6 +29,8 @@ pub(crate) struct Pool {
     /// How long connecting may take.
     connect_timeout: Duration,
     tls: ClientTls,
+    /// Of this router, for what goes out.
+    pub(super) mark: Mark,
 }
 
 /// The idle connections to one worker, by thread.
@@ -43,8 +46,8 @@ struct Idle {
 
 impl Pool {
     /// The pool of this thread.
-    pub(crate) fn new(thread: usize, connect_timeout: Duration, tls: ClientTls) -> Self {
-        Self { thread, connect_timeout, tls }
+    pub(crate) fn new(thread: usize, connect_timeout: Duration, tls: ClientTls, mark: Mark) -> Self {
+        Self { thread, connect_timeout, tls, mark }
     }
 
     /// An idle connection that is still good, if there is one: the one used last, so that surplus ages out.

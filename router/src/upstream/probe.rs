@@ -7,6 +7,7 @@ use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::Full;
 
 use super::{CallError, Callee, Pool, call};
+use crate::error::{ERROR_CODE, Refusal};
 use crate::fleet::Member;
 
 /// Longest answer that is read.
@@ -30,6 +31,10 @@ pub(crate) struct Probe<'a> {
 pub(crate) async fn probe(pool: &Pool, probe: Probe<'_>) -> Result<(StatusCode, Bytes), CallError> {
     let callee = Callee { member: probe.member, timeout: probe.timeout, max_answer: MAX_ANSWER_BYTES };
     let answer = call(pool, callee, question(&probe)).await?;
+    // The question has been nowhere else.
+    if answer.headers().get(ERROR_CODE).is_some_and(|code| code == Refusal::LOOP) {
+        return Err(CallError::Itself);
+    }
     Ok((answer.status(), answer.into_body()))
 }
 

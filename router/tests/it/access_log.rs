@@ -78,6 +78,18 @@ fn a_line_tells_where_a_request_went_and_what_it_cost() {
 }
 
 #[test]
+fn what_no_index_was_asked_for_is_left_out() {
+    let worker = Worker::fixed("{}");
+    let (router, log) = json(&[worker.url()], &["--policy", "round_robin"]);
+    router.client().post("/generate", "X-Request-Id: x\r\n", PLAIN);
+    let record = record_of(&log, "x");
+    assert_eq!(record["policy"], "round_robin");
+    for key in ["matched_chars", "prompt_chars", "predicted_cached_tokens"] {
+        assert_eq!(record.get(key), None, "{record}");
+    }
+}
+
+#[test]
 fn every_ending_has_its_one_line() {
     let worker = Worker::start(|conn, request| match request.header("x-do") {
         Some("refuse") => {
@@ -164,8 +176,10 @@ fn a_request_without_a_worker_has_a_line_too() {
         [(vec![], 503, "no_workers"), (vec![dead.clone()], 502, "upstream_connect_failed")]
     {
         let (router, log) = json(&urls, &["--disable-retries", "--disable-health-check"]);
-        assert_eq!(router.client().post("/generate", "X-Request-Id: x\r\n", PLAIN).status(), status);
+        let answer = router.client().post("/generate", "X-Request-Id: x\r\n", PLAIN);
+        assert_eq!(answer.status(), status);
         let record = record_of(&log, "x");
+        assert_eq!(record["bytes"], answer.body.len());
         assert_eq!((&record["status"], &record["error_code"]), (&status.into(), &code.into()), "{record}");
         assert_eq!(
             (&record["end"], &record["attempts"]),

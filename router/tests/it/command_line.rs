@@ -22,6 +22,7 @@ const PATH: &str = "a path that begins with /";
 /// A flag, a value that it does not take, and what the message says that it takes.
 const REFUSED: &[(&str, &str, &str)] = &[
     ("--port", "70000", "from 0 to 65535"),
+    ("--worker-urls", "http://localhost:30000", "where the router itself listens"),
     ("--host", "no host", "give an IP address"),
     ("--policy", "no_such_policy", "cache_aware"),
     ("--worker-urls", "127.0.0.1:1", "http://"),
@@ -144,7 +145,9 @@ fn what_is_wrong_as_a_whole_is_named_in_one_line() {
         (&["--client-key-path", "k.pem"], "--client-key-path: needs --client-cert-path beside it"),
         (&["--admin-host", "no host", "--admin-port", "0"], "--admin-host: `no host` cannot be resolved"),
         (&["--control-plane-api-keys", "a:b:admin"], "--control-plane-api-keys: key 1 is not of the form"),
-        (&["--control-plane-api-keys", "a:b:user:k a::admin:l"], "key 2 has the id of one before it"),
+        (&["--control-plane-api-keys", "a:b:user:k a:c:admin:l"], "key 2 has the id of one before it"),
+        (&["--control-plane-api-keys", "1:ci bot:admin:k"], "blanks stand between keys, and within none"),
+        (&["--control-plane-api-keys", "1:a:admin:k,2:b:user:l"], "has another one behind a comma"),
         (
             &["--shutdown-pause-secs", "200", "--shutdown-grace-period-secs", "180"],
             "--shutdown-pause-secs: 200 is more than --shutdown-grace-period-secs 180",
@@ -193,7 +196,7 @@ fn what_is_allowed_starts_the_router() {
         "--connect-timeout-secs 0.5 --first-byte-timeout-secs 0 --stream-idle-timeout-secs 0",
         "--prometheus-duration-buckets 0.5 1 30 --request-id-headers X-Id --log-level warning --access-log json",
         "--extra-endpoints /v1/a /b --extra-endpoints /c --worker-api-key k",
-        "--cors-allowed-origins * --control-plane-api-keys a:b:admin:k c::user:l:m --control-plane-audit-enabled",
+        "--cors-allowed-origins * --control-plane-api-keys a:b:admin:k c:d:user:l:m --control-plane-audit-enabled",
         "--cors-allowed-origins https://a.example http://[::1]:8080 --max-connections 1 --max-header-bytes 8192",
         "--worker-warmup-secs 0 --worker-warmup-share 0 --worker-startup-timeout-secs 1 --worker-drain-timeout-secs 0",
         "--shutdown-grace-period-secs 0 --host 127.0.0.1 --prometheus-host 127.0.0.1",
@@ -204,6 +207,38 @@ fn what_is_allowed_starts_the_router() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{args:?}: {said}");
         assert!(output.stdout.starts_with(b"{\"listening\":"), "{args:?}");
+    }
+}
+
+#[test]
+fn help_is_a_word_too() {
+    for (word, flag) in [(&["help"][..], &["--help"][..]), (&["help", "policies"], &["policies", "--help"])] {
+        let (word, flag) = (run_to_end(word), run_to_end(flag));
+        assert_eq!((word.status.code(), word.stdout), (Some(0), flag.stdout));
+    }
+}
+
+#[test]
+fn the_first_line_tells_the_addresses_as_they_are_bound() {
+    for host in ["0.0.0.0", "127.0.0.1"] {
+        let args = ["--host", host, "--prometheus-host", host, "--admin-host", host, "--admin-port", "0"];
+        let output = run_to_end(&[FREE_PORTS, &args].concat());
+        let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a line of JSON");
+        for key in ["listening", "metrics", "admin"] {
+            let url = said[key].as_str().expect("a URL");
+            assert!(url.starts_with(&format!("http://{host}:")), "{url}");
+        }
+    }
+}
+
+#[test]
+fn fewer_files_than_connections_are_told_of() {
+    for (connections, is_told) in [("1000000000", true), ("10", false)] {
+        let output = run_to_end(&[FREE_PORTS, &["--max-connections", connections]].concat());
+        let said = String::from_utf8(output.stderr).expect("text");
+        let lines: Vec<_> = said.lines().filter(|line| line.contains("open files")).collect();
+        assert_eq!(lines.len(), usize::from(is_told), "{said}");
+        assert!(lines.iter().all(|line| line.contains("WARN") && line.contains("LimitNOFILE")), "{said}");
     }
 }
 
@@ -274,7 +309,7 @@ const OURS: &[(&str, &str)] = &[
     ("admin-host", "127.0.0.1"),
     ("admin-port", "none; admin routes are served where clients are"),
     ("shutdown-pause-secs", "1"),
-    ("seed", "1"),
+    ("seed", "drawn at each start; the log tells it"),
     ("threads", "2, or 1 on a single core"),
     ("exit-with-stdin", ""),
     ("retry-statuses", "408 429 500 502 503 504"),

@@ -21,6 +21,7 @@ mod framing;
 mod health;
 mod launch;
 mod listeners;
+mod loops;
 mod metrics;
 mod models;
 mod operator;

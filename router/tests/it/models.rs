@@ -30,6 +30,11 @@ fn ask(router: &Router, model: &str) -> Message {
     router.post("/v1/chat/completions", body.as_bytes())
 }
 
+/// The text of a refusal.
+fn told(refused: &Message) -> String {
+    refused.json()["error"]["message"].as_str().expect("a text").to_owned()
+}
+
 fn counts(workers: &[&Worker]) -> Vec<usize> {
     workers.iter().map(|worker| worker.count("POST")).collect()
 }
@@ -54,8 +59,13 @@ fn among_several_models_an_unknown_one_is_not_found() {
     let (a, b) = (serving("org/a"), serving("org/b"));
     let router = start(&[&a, &b], &["org/a", "org/b"]);
     for name in ["org/c", "org", "org/ab", "", ":adapter"] {
-        ask(&router, name).assert_refused(404, "model_not_found");
+        let refused = ask(&router, name);
+        refused.assert_refused(404, "model_not_found");
+        assert!(told(&refused).contains(&format!("the model `{name}`.")), "{}", refused.text());
     }
+    let (long, kept) = ("ü\n".repeat(500), "ü\n".repeat(50));
+    let refused = ask(&router, &long.replace('\n', r"\n"));
+    assert!(told(&refused).contains(&format!("the model `{kept}…`.")), "{}", refused.text());
     assert_eq!(counts(&[&a, &b]), [0, 0]);
     assert_eq!(router.post("/v1/chat/completions", b"{}").status(), 200, "who names none gets any");
 }
@@ -101,6 +111,10 @@ fn no_worker_of_the_model_is_another_fault_than_no_such_model() {
     wait_until("the death to be noticed", || {
         ask(&router, "org/a").header("x-router-error-code") == Some("no_available_workers")
     });
+    let refused = ask(&router, "org/a:lora");
+    assert!(told(&refused).contains("healthy that serve the model `org/a"), "{}", refused.text());
+    assert!(refused.retry_after().is_some());
+    assert_eq!(router.get("/readiness").status(), 200);
     assert_eq!(ask(&router, "org/b").status(), 200);
     assert_eq!(b.count("POST"), 1, "which never got what it does not serve");
 }

@@ -190,3 +190,41 @@ fn what_the_end_cuts_off_is_no_client_that_left() {
         assert!(line.contains(&format!(" end={end} ")), "{line}");
     }
 }
+
+#[test]
+fn who_has_no_answer_when_the_time_is_over_is_told_so() {
+    let (go, seen) = (Latch::default(), Latch::default());
+    let (wait, begun) = (go.clone(), seen.clone());
+    let worker = Worker::start(move |conn, request| {
+        if request.body == STREAM {
+            conn.begin_stream();
+            conn.chunk(TOKEN);
+        } else {
+            begun.open();
+        }
+        wait.wait();
+        false
+    });
+    let args = ["--shutdown-pause-secs", "0", "--shutdown-grace-period-secs", "1"];
+    let (mut router, log) = Router::start_logged(&[worker.url()], &args);
+    let mut stream = begin(&router);
+    let mut waiting = router.client();
+    waiting.send_post("/generate", "", b"{}");
+    seen.wait();
+    let mut sending = router.client();
+    sending.send("POST /generate HTTP/1.1\r\nHost: router\r\nContent-Length: 9\r\n\r\n{");
+    wait_until("all three to be under way", || router.metric("smg_http_connections_active") == Some(3.0));
+    router.signal("TERM");
+    for client in [&mut waiting, &mut sending] {
+        let told = client.receive();
+        told.assert_refused(503, "router_stopping");
+        assert_eq!((told.retry_after(), told.header("connection")), (Some(1), Some("close")));
+    }
+    assert!(stream.reader.chunk().is_err(), "what was cut looks cut");
+    drop((stream, waiting, sending));
+    assert_eq!(router.wait().code(), Some(0));
+    go.open();
+    let lines = log.into_lines();
+    let counted = "3 requests were cut off: 2 without an answer, which were told so with 503, and 1 within";
+    assert!(lines.iter().any(|line| line.contains("WARN") && line.contains(counted)), "{lines:?}");
+}

@@ -249,9 +249,9 @@ fn a_wrong_variable_is_named() {
 
 #[test]
 fn operators_keys_are_read() {
-    let keys = [("CONTROL_PLANE_API_KEYS", "a:Ann:admin:k:1 b::user:k2")];
+    let keys = [("CONTROL_PLANE_API_KEYS", "a:Ann:admin:k:1 b:Bob:user:k2")];
     let config = read(None, &keys, &[]).expect("keys").config;
-    assert_eq!(format!("{:?}", config.settings.admin_keys), "AdminKeys([a:Ann:admin:…, b::user:…])");
+    assert_eq!(format!("{:?}", config.settings.admin_keys), "AdminKeys([a:Ann:admin:…, b:Bob:user:…])");
 }
 
 const MANY: &str = "seed = 7\n[policy]\nname = \"power_of_two\"\n[security]\napi_key = \"sk-secret\"\n[[workers]]\n\

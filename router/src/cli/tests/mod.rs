@@ -52,6 +52,19 @@ fn without_flags_the_core_s_defaults_hold() {
 }
 
 #[test]
+fn who_gives_no_seed_gets_another_one_each_time() {
+    assert_eq!([config("--seed 7").seed, config("--seed 7").seed], [7, 7]);
+    assert_ne!(config("").seed, config("").seed);
+}
+
+#[test]
+fn what_is_given_for_nothing_is_told() {
+    let said = parsed("--disable-retries --retry-max-retries 3 --worker-urls http://a:1").warnings;
+    assert_eq!(said, ["--retry-max-retries has no effect beside --disable-retries"]);
+    assert_eq!(parsed("--retry-max-retries 3 --worker-urls http://a:1").warnings.len(), 0);
+}
+
+#[test]
 fn limits_are_read() {
     for (args, expected) in [
         (

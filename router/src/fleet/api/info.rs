@@ -89,7 +89,7 @@ fn info(shared: &Shared, worker: &Standing) -> WorkerInfo {
         Stage::Probing(problem) => (problem.clone(), Some("processing")),
         Stage::Failed(problem) => (Some(problem.clone()), Some("failed")),
         Stage::Staying => (Some(STAYING.to_owned()), None),
-        Stage::Ready | Stage::Draining => (None, None),
+        Stage::Ready | Stage::Draining => (member.facts().barred, None),
     };
     let job_status = job.map(|status| {
         // Seconds since 1970, as in the gateway.

@@ -1,6 +1,7 @@
 //! `/workers`: how operators see the fleet and change it, in the gateway's shapes.
 
 mod change;
+mod fault;
 mod info;
 
 use std::sync::Arc;
@@ -190,7 +191,7 @@ async fn described<T: serde::de::DeserializeOwned>(request: Request<Incoming>) -
     })?;
     let said = |error: serde_json::Error| {
         let status = if error.is_data() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::BAD_REQUEST };
-        Problem::new(status, "BAD_REQUEST", format!("the body does not describe a worker: {error}"))
+        Problem::new(status, "BAD_REQUEST", fault::of(&body, &error))
     };
     serde_json::from_slice(&body).map_err(said)
 }

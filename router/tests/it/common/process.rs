@@ -71,12 +71,16 @@ impl Router {
     fn start_by(mut command: Command, workers: &[String], args: &[&str]) -> Self {
         // Without workers there is no flag either: it would take the place of what a file says.
         let flag = (!workers.is_empty()).then_some("--worker-urls");
+        // The same choices in every run; what a file says of it is not to be overruled.
+        let is_told = args.iter().any(|arg| ["--seed", "--config"].contains(arg));
+        let seed: &[&str] = if is_told { &[] } else { &["--seed", "1"] };
         let mut child = command
             .args(["--host", "127.0.0.1", "--port", "0", "--prometheus-host", "127.0.0.1"])
             .args(["--prometheus-port", "0", "--exit-with-stdin"])
             .args(flag)
             .args(workers)
             .args(args)
+            .args(seed)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

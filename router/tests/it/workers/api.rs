@@ -58,12 +58,12 @@ fn what_describes_no_worker_is_refused_and_changes_nothing() {
     let router = router(&[]);
     for (status, body, culprit) in [
         (422, "{}", "url"),
-        (422, r#"{"url":5}"#, "string"),
-        (422, "[]", "sequence"),
-        (422, r#"{"url":"w:1","priority":-1}"#, "-1"),
-        (422, r#"{"url":"w:1","priority":1.5}"#, "1.5"),
+        (422, r#"{"url":5}"#, "url: must be a text"),
+        (422, "[]", "not an object"),
+        (422, r#"{"url":"w:1","priority":-1}"#, "priority: must be a whole number from 0"),
+        (422, r#"{"url":"w:1","priority":1.5}"#, "priority: must be a whole number"),
         (422, r#"{"url":"w:1","cost":-1}"#, "cost"),
-        (422, r#"{"url":"w:1","labels":{"a":1}}"#, "string"),
+        (422, r#"{"url":"w:1","labels":{"a":1}}"#, "labels: must be an object whose values are texts"),
         (422, r#"{"url":"w:1","api_key":""}"#, "api_key"),
         (422, r#"{"url":"w:1","api_key":"two words"}"#, "api_key"),
         (400, "", "EOF"),

@@ -109,3 +109,20 @@ fn a_worker_that_cannot_say_yet_what_it_serves_is_asked_again_soon() {
     engine.say("/v1/models", "200 OK", r#"{"data":[{"id":"late"}]}"#);
     wait_until("the model to be known", || shown(&router, &id)["model_id"] == "late");
 }
+
+#[test]
+fn a_worker_that_refuses_the_routers_key_is_told_of_once() {
+    for (status, number) in [("401 Unauthorized", "401"), ("403 Forbidden", "403")] {
+        let engine = Engine::start();
+        for path in ["/v1/models", "/server_info", "/model_info"] {
+            engine.say(path, status, "");
+        }
+        let (router, log) = Router::start_logged(&[], &["--worker-api-key", "wrong"]);
+        let id = add_as(&router, &json!({"url": engine.url()}));
+        wait_until("the worker to be ready", || state(&router, &id) == "ready");
+        let reason = shown(&router, &id)["reason"].as_str().expect("a reason").to_owned();
+        assert!(reason.contains(number) && reason.contains("--worker-api-key"), "{reason}");
+        let told = |line: &&String| line.contains("WARN") && line.contains(&reason);
+        assert_eq!(log.lines().iter().filter(told).count(), 1, "{:?}", log.lines());
+    }
+}
