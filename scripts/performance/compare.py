@@ -22,6 +22,7 @@ import time
 sys.dont_write_bytecode = True
 
 import cost  # noqa: E402
+import fleet  # noqa: E402
 import memory  # noqa: E402
 import report  # noqa: E402
 import soak  # noqa: E402
@@ -36,9 +37,10 @@ SECTIONS = {
     "latency": (f"latency: {timing.RATE} small requests a second, open loop", timing.latency),
     "memory": (f"memory: {memory.STARTS} starts", memory.idle),
     "readers": (f"readers: {memory.READERS} clients that never read a stream of 1 GB", memory.slow_readers),
+    "fleet": ("fleet: workers that come and go, ours alone", fleet.section),
     "soak": (f"soak: {soak.PROMPTS:,} different prompts of {soak.LENGTH} characters", soak.section),
 }
-BY_DEFAULT = [name for name in SECTIONS if name != "soak"]
+BY_DEFAULT = [name for name in SECTIONS if name not in ("fleet", "soak")]
 
 
 class Lab:
