@@ -16,13 +16,16 @@ use crate::access_log::rfc3339;
 
 const DAY_MS: u64 = 86_400_000;
 
+/// Between two tries at a pipe that is full and does not block.
+const FULL_PAUSE: Duration = Duration::from_millis(10);
+
 /// How long the last lines are waited for.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Of the process, as standard error is. Nothing where there cannot be a thread for it: then there will be no router.
 static HEARD: LazyLock<Option<Arc<Outlet>>> = LazyLock::new(|| {
     // Where nobody is there any more, there is nobody to tell.
-    let write = |lines: &[u8]| drop(io::stderr().write_all(lines));
+    let write = |lines: &[u8]| write_whole(&mut io::stderr(), lines);
     Outlet::start("nobody read standard error", write).ok()
 });
 static KEPT: OnceLock<Arc<Outlet>> = OnceLock::new();
@@ -88,6 +91,19 @@ pub(crate) fn flush() {
     HEARD.iter().chain(KEPT.get()).for_each(|outlet| outlet.flush(until));
 }
 
+/// Writes everything, also where standard error is a pipe that somebody else has set not to block.
+fn write_whole(out: &mut impl Write, mut lines: &[u8]) {
+    while !lines.is_empty() {
+        match out.write(lines) {
+            Ok(0) => return,
+            Ok(count) => lines = &lines[count..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(FULL_PAUSE),
+            Err(_) => return,
+        }
+    }
+}
+
 fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -134,6 +150,33 @@ impl Daily {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A pipe that takes three bytes at a time, every other time.
+    #[derive(Default)]
+    struct Narrow(Vec<u8>, bool);
+
+    impl Write for Narrow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            if self.1 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let count = bytes.len().min(3);
+            self.0.extend(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_pipe_that_does_not_block_gets_whole_lines() {
+        let mut pipe = Narrow::default();
+        write_whole(&mut pipe, b"one line\nand another\n");
+        assert_eq!(pipe.0, b"one line\nand another\n");
+    }
 
     #[test]
     fn each_day_has_its_file_and_old_lines_stay() {

@@ -15,8 +15,9 @@ use crate::config::Shutdown;
 use crate::log;
 use crate::stop::{self, Stop, advance};
 
-/// How long the router may take for its end once that has come. What hangs then, in a file system or wherever, is left.
-const LAST_MOMENT: Duration = Duration::from_secs(1);
+/// How long the router may take for its end once that has come, in which it says good-bye to who is connected
+/// (`client::farewell`). What hangs then, in a file system or wherever, is left.
+const LAST_MOMENT: Duration = Duration::from_secs(3);
 
 /// Signals are watched; the first one is the end.
 #[derive(Debug)]

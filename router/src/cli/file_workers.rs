@@ -53,7 +53,8 @@ pub(super) const KEYS: &[Key] = &[
         default: "the worker is asked",
         help: "the model that it serves",
         read: |worker, entry, _| {
-            worker.model = Some(words(entry)?.to_owned());
+            // As in the API an empty one leaves it to the worker.
+            worker.model = Some(words(entry)?.to_owned()).filter(|model| !model.is_empty());
             Ok(())
         },
     },

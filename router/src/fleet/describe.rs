@@ -137,16 +137,17 @@ fn learn(shared: &Arc<Shared>, member: &Member, facts: Facts) {
     }
     // Operators' word goes before it: whether they have given one is looked at under the lock under which they give it.
     let mut books = shared.books.lock();
-    if let (true, Some(model)) = (member.is_model_open(), &facts.model)
-        && books.router.set_model(member.id, Some(model.clone()))
-    {
+    let model = facts.model.clone().filter(|_| member.is_model_open());
+    let is_news = model.clone().is_some_and(|model| books.router.set_model(member.id, Some(model)));
+    member.set_facts(facts.clone());
+    drop(books);
+    if let Some(model) = model.filter(|_| is_news) {
         tracing::info!(worker = %member.address.url, model, "serves");
         shared.turns.notify_waiters();
     }
     if let (None, Some(barred)) = (&before.barred, &facts.barred) {
         tracing::warn!(worker = %member.address.url, "{barred}");
     }
-    member.set_facts(facts);
 }
 
 /// What came of a question.

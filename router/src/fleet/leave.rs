@@ -108,11 +108,13 @@ async fn stay_on(shared: &Arc<Shared>, mut staying: Vec<Arc<Member>>, until: Ins
     }
 }
 
-/// The worker gets no requests any more.
+/// The worker gets no requests any more. One that has been taken out meanwhile gets none anyway.
 fn close(shared: &Shared, member: &Member) {
-    tracing::info!(worker = %member.address.url, "draining");
-    member.advance(|_| true, Stage::Draining);
-    shared.books.lock().router.set_draining(shared.clock.now_ns(), member.id);
+    let is_there = shared.books.lock().router.set_draining(shared.clock.now_ns(), member.id);
+    if is_there {
+        tracing::info!(worker = %member.address.url, "draining");
+        member.advance(|_| true, Stage::Draining);
+    }
 }
 
 /// Waits until nothing runs there, and takes the worker out.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::health::Verdict;
 use super::newcomers::Newcomer;
-use super::{Member, Stage, describe, health, loads};
+use super::{Facts, Member, Stage, describe, health, loads};
 use crate::config::HealthConfig;
 use crate::shared::Shared;
 
@@ -51,7 +51,7 @@ async fn arrive(
         // It goes on under other terms. Where nobody is to look any more it is taken for healthy.
         _ if member.stage() == Stage::Ready => {
             shared.set_healthy(member.id, true);
-            Some(true)
+            Some(member.facts() != Facts::default())
         }
         Some(health) => come(shared, member, health, newcomer).await,
         // Nobody can say when it is there, so it is there.

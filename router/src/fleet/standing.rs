@@ -15,6 +15,8 @@ pub(crate) struct Standing {
     /// `None` until it is known.
     pub(crate) model: Option<Arc<str>>,
     pub(crate) healthy: bool,
+    /// Whether it gets requests, as far as its breaker lets them through.
+    pub(crate) takes_requests: bool,
     /// What this router has in flight on it.
     pub(crate) load: Load,
     /// How what went there ended so far.
@@ -43,6 +45,7 @@ impl Books {
             role: row.worker.role,
             model: row.worker.model.as_deref().map(&mut named),
             healthy: row.worker.healthy,
+            takes_requests: row.worker.takes_requests(),
             load: row.load,
             tally: row.tally,
             breaker: row.breaker,

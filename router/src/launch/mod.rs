@@ -22,7 +22,6 @@ use self::args::Launch;
 use self::crew::Crew;
 use self::guard::Guard;
 use crate::cli::{self, Stop};
-use crate::config::Config;
 use crate::signals::Signals;
 
 /// What messages call the program.
@@ -48,9 +47,11 @@ fn run(launch: Launch, signals: Signals) -> Result<(), Stop> {
     let opened = cli::open(&planned.config).map_err(named)?;
     let ports = ports::choose(launch.workers, launch.base_port);
     let ports = ports.map_err(|problem| Stop::Wrong(format!("--dp-base-port: {problem}")))?;
-    let Config { workers, source, .. } = launch.router(&ports)?.config;
+    let read_again = launch.router(&ports)?.config;
     // What else a file says may have changed meanwhile, and what is taken goes by the plan.
-    let config = Config { workers, source, ..planned.config };
+    let mut config = planned.config;
+    config.workers = read_again.workers;
+    config.source.arguments = read_again.source.arguments;
     let ending = signals.with_plan(config.shutdown.clone());
     let guard = Guard::start(launch.grace);
     // Until its end, even if that is a panic, the crew is there; then it is ended.

@@ -3,7 +3,6 @@
 //! Those that are known to be unhealthy are told to be so and not asked, for they would cost the time limit: [`fleet`]. Where
 //! being asked is the point, [`everyone`] is asked. Either way one time limit holds for all of them together.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use tokio::time::Instant;
 
 use super::Asked;
 use crate::error::Refusal;
-use crate::fleet::{Member, Stage};
+use crate::fleet::{Member, Stage, Standing};
 use crate::hops;
 use crate::request_id::REQUEST_ID;
 use crate::server::Context;
@@ -208,7 +207,7 @@ pub(super) async fn fleet(context: &Arc<Context>, question: Question) -> Vec<Tol
     told.extend(unwell.into_iter().map(|member| {
         // One that has been there and is not has no stage of its own.
         let state = match member.stage() {
-            Stage::Ready | Stage::Draining => "unhealthy",
+            Stage::Ready | Stage::Staying | Stage::Draining => "unhealthy",
             stage => stage.label(),
         };
         Told { member, answer: Err(Unanswered::NotAsked { state }) }
@@ -227,10 +226,9 @@ pub(super) async fn everyone(context: &Arc<Context>, question: Question) -> Vec<
 
 /// The healthy workers, and the others.
 fn by_health(shared: &Shared) -> (Vec<Arc<Member>>, Vec<Arc<Member>>) {
-    let books = shared.books.lock();
-    let rows = books.router.workers(shared.clock.now_ns()).filter(|row| row.worker.healthy);
-    let healthy: HashSet<_> = rows.map(|row| row.worker.id).collect();
-    books.members().iter().cloned().partition(|member| healthy.contains(&member.id))
+    let (well, unwell): (Vec<_>, Vec<_>) = shared.standings().into_iter().partition(|worker| worker.healthy);
+    let members = |workers: Vec<Standing>| workers.into_iter().map(|worker| worker.member).collect();
+    (members(well), members(unwell))
 }
 
 /// What all of these say, in their order. The time limit begins now, for those too that are asked later.
@@ -291,16 +289,12 @@ pub(super) async fn any(
 /// # Errors
 /// There are none.
 pub(super) fn healthy(shared: &Shared) -> Result<Vec<Arc<Member>>, Refusal> {
-    let mut members = shared.members();
+    let fleet = shared.standings();
     let retry_after_secs = shared.settings.recovery_secs;
-    if members.is_empty() {
+    if fleet.is_empty() {
         return Err(Refusal::NoWorkers { retry_after_secs });
     }
-    {
-        let books = shared.books.lock();
-        let rows = books.router.workers(shared.clock.now_ns()).filter(|row| row.worker.takes_requests());
-        let ids: HashSet<_> = rows.map(|row| row.worker.id).collect();
-        members.retain(|member| ids.contains(&member.id));
-    }
+    let takers = fleet.into_iter().filter(|worker| worker.takes_requests);
+    let members: Vec<_> = takers.map(|worker| worker.member).collect();
     if members.is_empty() { Err(Refusal::NoneHealthy { retry_after_secs }) } else { Ok(members) }
 }

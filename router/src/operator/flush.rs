@@ -36,8 +36,8 @@ struct Failed<'a> {
     error: String,
 }
 
-/// `POST /flush_cache`: to all, as one that is unhealthy may have a cache too and come back with it. The query goes on to the workers. Once begun it goes on whatever becomes of its client: a cache
-/// that is emptied must be forgotten.
+/// `POST /flush_cache`: to all, as one that is unhealthy may have a cache too and come back with it. The query goes on to the
+/// workers. Once begun it goes on whatever becomes of its client: a cache that is emptied must be forgotten.
 pub(crate) fn flush_cache(asked: Asked) -> Answering {
     let query = asked.request.uri().query();
     // A query that came in a target can stand in one.

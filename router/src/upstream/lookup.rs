@@ -19,9 +19,17 @@ const AT_ONCE: usize = 1024;
 static LOOKUPS: LazyLock<Lookups> = LazyLock::new(|| Lookups::new(AT_ONCE, by_the_system));
 
 /// Addresses, or what the system said.
-type Found = Result<Arc<[IpAddr]>, (io::ErrorKind, Arc<str>)>;
+type Found = Result<Arc<[IpAddr]>, Failure>;
 /// Nothing until it is known.
 type Answer = watch::Receiver<Option<Found>>;
+
+/// An error that several are told of.
+#[derive(Debug, Clone)]
+enum Failure {
+    /// The system's own number: that of a want of descriptors tells nothing of the name.
+    Numbered(i32),
+    Other(io::ErrorKind, Arc<str>),
+}
 
 struct Lookups {
     under_way: Arc<Mutex<HashMap<Box<str>, Answer>>>,
@@ -41,6 +49,20 @@ fn by_the_system(name: &str) -> io::Result<Vec<IpAddr>> {
     Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
 }
 
+impl Failure {
+    fn of(error: &io::Error) -> Self {
+        let other = || Self::Other(error.kind(), error.to_string().into());
+        error.raw_os_error().map_or_else(other, Self::Numbered)
+    }
+
+    fn error(&self) -> io::Error {
+        match self {
+            Self::Numbered(number) => io::Error::from_raw_os_error(*number),
+            Self::Other(kind, said) => io::Error::new(*kind, &**said),
+        }
+    }
+}
+
 impl Lookups {
     fn new(at_once: usize, find: fn(&str) -> io::Result<Vec<IpAddr>>) -> Self {
         Self { under_way: Arc::default(), threads: Arc::new(Semaphore::new(at_once)), find }
@@ -58,7 +80,7 @@ impl Lookups {
         let found = answer.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
         match found {
             Some(Ok(addresses)) => Ok(addresses),
-            Some(Err((kind, said))) => Err(io::Error::new(kind, &*said)),
+            Some(Err(failure)) => Err(failure.error()),
             None => Err(io::Error::other("the look-up has failed")),
         }
     }
@@ -75,7 +97,7 @@ impl Lookups {
             let found = find(&own);
             // Who comes from now on wants a fresh answer.
             table.lock().remove(&own);
-            let told = found.map(Into::into).map_err(|error| (error.kind(), error.to_string().into()));
+            let told = found.map(Into::into).map_err(|error| Failure::of(&error));
             drop(thread);
             tell.send_replace(Some(told));
         };
@@ -103,6 +125,9 @@ mod tests {
         if name.starts_with('s') {
             BEGUN.fetch_add(1, Ordering::SeqCst);
             GO.1.wait_while(&mut GO.0.lock(), |go| !*go);
+        }
+        if name == "full" {
+            return Err(io::Error::from_raw_os_error(24));
         }
         if name == "nobody" {
             return Err(io::Error::new(io::ErrorKind::NotFound, "nobody knows"));
@@ -134,6 +159,8 @@ mod tests {
             assert_eq!(lookups.addresses("quick").await.expect("known"), local);
             let error = lookups.addresses("nobody").await.expect_err("unknown");
             assert_eq!((error.kind(), error.to_string().as_str()), (io::ErrorKind::NotFound, "nobody knows"));
+            let full = lookups.addresses("full").await.expect_err("no descriptors");
+            assert_eq!(full.raw_os_error(), Some(24), "that is not the name's fault");
             assert_eq!((lookups.threads.available_permits(), lookups.under_way.lock().len()), (1, 2));
             *GO.0.lock() = true;
             GO.1.notify_all();

@@ -72,9 +72,9 @@ fn find_target<'d>(decision: &'d Decision<'_>, target: &str) -> Option<&'d Candi
     if let Ok(index) = target.parse() {
         return candidates.get(WorkerId(index)).map(|row| row as _);
     }
-    let bare = |url: &str| url.trim_end_matches('/').to_owned();
-    let target = bare(target);
-    let mut named = decision.fleet.workers().iter().filter(|worker| bare(&worker.url) == target);
+    let target = target.trim_end_matches('/');
+    let is_named = |worker: &&Worker| worker.url.trim_end_matches('/') == target;
+    let mut named = decision.fleet.workers().iter().filter(is_named);
     named.find_map(|worker| candidates.get(worker.id)).map(|row| row as _)
 }
 

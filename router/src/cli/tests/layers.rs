@@ -98,7 +98,7 @@ fn numbers_have_every_form_of_toml() {
 fn workers_are_tables() {
     let text = "[fleet]\nworker_urls = [\"http://a:1\"]\n[[workers]]\nurl = \"http://b:1/\"\napi_key = \"k\"\nmodel_id = \"m\"\n\
                 priority = 7\ncost = 2.5\nworker_type = \"regular\"\nlabels = {zone = \"z\"}\ndisable_health_check = true\n\
-                [[workers]]\nurl = \"http://c:1\"\n";
+                [[workers]]\nurl = \"http://c:1\"\nmodel_id = \"\"\n";
     let parsed = parsed(text, &[]);
     let workers = &parsed.config.workers;
     assert_eq!(

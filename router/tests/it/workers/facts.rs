@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::engine::HOLD;
-use super::{Engine, add, add_as, router, shown, state};
+use super::{Engine, add, add_as, call, router, shown, state};
 use crate::common::{Router, wait_until};
 
 fn server_info() -> Value {
@@ -51,6 +51,20 @@ fn what_a_worker_says_of_itself_is_known_before_it_gets_requests() {
             (&json!("8"), &json!("a"), &json!("4"))
         );
     }
+}
+
+#[test]
+fn a_worker_that_has_said_nothing_yet_is_asked_on_when_its_terms_change() {
+    let absent = Engine::start();
+    absent.worker.kill();
+    let router = router(&[]);
+    let id = add_as(&router, &json!({"url": absent.url(), "disable_health_check": true}));
+    wait_until("the worker to be taken for ready", || state(&router, &id) == "ready");
+    let change = call(&router, "PUT", &format!("/workers/{id}"), r#"{"disable_health_check":false}"#);
+    assert_eq!(change.status(), 202);
+    let engine = Engine::start_at(&absent.worker.address);
+    engine.say("/v1/models", "200 OK", r#"{"object":"list","data":[{"id":"late"}]}"#);
+    wait_until("its model to be known", || shown(&router, &id)["model_id"] == "late");
 }
 
 #[test]
