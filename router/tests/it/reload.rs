@@ -20,7 +20,8 @@ impl File {
         file
     }
 
-    fn new(policy: &str, workers: &[&Worker]) -> Self {
+    /// One that says so much.
+    pub(crate) fn new(policy: &str, workers: &[&Worker]) -> Self {
         let file = Self(tempfile::tempdir().expect("a directory"));
         file.say(policy, workers);
         file
@@ -30,11 +31,12 @@ impl File {
         self.0.path().join("router.toml").to_str().expect("UTF-8").to_owned()
     }
 
-    fn say(&self, policy: &str, workers: &[&Worker]) {
+    pub(crate) fn say(&self, policy: &str, workers: &[&Worker]) {
         let workers = workers.iter().map(|worker| format!("[[workers]]\nurl = \"{}\"\n", worker.url()));
         self.write(&format!("[policy]\nname = \"{policy}\"\n{}", workers.collect::<String>()));
     }
 
+    /// At one blow, so that nobody reads half of it.
     pub(crate) fn write(&self, text: &str) {
         let new = self.0.path().join("new");
         std::fs::write(&new, text).expect("a file");
@@ -208,42 +210,53 @@ fn what_waits_for_the_next_start_is_named() {
     wait_until("the policy", || policy_is(&router, "random"));
 }
 
-/// The files that come of writing one in place, step by step; each has a content of its own.
-fn half_written(workers: &[&Worker], step: usize) -> String {
-    let tables = workers.iter().map(|worker| format!("[[workers]]\nurl = \"{}\"\n", worker.url()));
-    match step % workers.len() {
-        // All of its keys are still to come.
-        0 => format!("# {step}\n"),
-        whole_tables => format!("# {step}\n{}", tables.take(whole_tables).collect::<String>()),
+/// Longer than from one look at the file to the next.
+const A_LOOK: Duration = Duration::from_millis(2500);
+
+/// Shorter than that by far: what stands for this time is not looked at twice.
+const NO_TWO_LOOKS: Duration = Duration::from_secs(1);
+
+/// Writes the first halves of a file over each other, each with a content of its own, until one of them must have been
+/// looked at, and then another file. False if one stood for so long that it may have been taken for the whole.
+fn write_slowly(file: &File, halves: &[&Worker], policy: &str, workers: &[&Worker]) -> bool {
+    let tables = halves.iter().map(|worker| format!("[[workers]]\nurl = \"{}\"\n", worker.url()));
+    let half = tables.collect::<String>();
+    let (begun, mut written) = (Instant::now(), Instant::now());
+    for step in 0.. {
+        let is_last = begun.elapsed() > A_LOOK;
+        let now = Instant::now();
+        if is_last {
+            file.say(policy, workers);
+        } else {
+            file.write_in_place(&format!("# {step}\n{half}"));
+        }
+        if written.elapsed() > NO_TWO_LOOKS {
+            return false;
+        }
+        if is_last {
+            break;
+        }
+        written = now;
+        std::thread::sleep(Duration::from_millis(100));
     }
+    true
 }
 
 #[test]
 fn a_file_that_is_written_in_place_is_not_read_before_it_is_whole() {
     let workers = [Worker::fixed("{}"), Worker::fixed("{}"), Worker::fixed("{}")];
     let fleet = workers.each_ref();
-    let file = File::new("round_robin", &fleet);
-    let (router, log) = Router::start_logged(&[], &["--config", &file.path()]);
-    let is_whole = || urls(&router) == fleet.map(Worker::url);
-    // For longer than it takes to look at it three times.
-    let end = Instant::now() + Duration::from_secs(7);
-    for step in 0.. {
-        file.write_in_place(&half_written(&fleet, step));
-        std::thread::sleep(Duration::from_millis(100));
-        assert!(is_whole(), "half a file was taken over: {:?}", log.lines());
-        if Instant::now() > end {
-            break;
+    // A machine that stalls in between has shown nothing: then once more.
+    loop {
+        let file = File::new("round_robin", &fleet);
+        let (router, log) = Router::start_logged(&[], &["--config", &file.path()]);
+        if write_slowly(&file, &fleet[..1], "random", &fleet) {
+            wait_until("the whole file", || policy_is(&router, "random"));
+            assert_eq!(urls(&router), fleet.map(Worker::url));
+            assert_eq!(readings(&log), 1, "half a file was taken over: {:?}", log.lines());
+            return;
         }
     }
-    file.say("random", &fleet);
-    wait_until("the whole file", || {
-        policy_is(&router, "random") || {
-            router.post("/generate", PROMPT);
-            false
-        }
-    });
-    assert!(is_whole());
-    assert_eq!(readings(&log), 1);
 }
 
 #[test]

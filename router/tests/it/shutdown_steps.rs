@@ -53,7 +53,7 @@ fn try_get(address: &str, path: &str) -> Option<Message> {
     client.reader.message().ok().flatten()
 }
 
-// NVIDIA/nvcf#1537, wso2/api-platform#2122
+// Streams that break when a replica is replaced, and requests sent to one that no longer listens.
 #[test]
 fn fifty_streams_end_whole_and_readiness_ends_before_the_listener() {
     let (worker, latch) = worker();
@@ -81,7 +81,7 @@ fn fifty_streams_end_whole_and_readiness_ends_before_the_listener() {
     assert_eq!(router.wait().code(), Some(0));
 }
 
-// NVIDIA/nvcf#1537
+// Clients that are refused before whoever balances load has noticed.
 #[test]
 fn everything_is_served_in_the_pause_and_a_second_signal_ends_it() {
     let (worker, _latch) = worker();
@@ -110,7 +110,7 @@ fn everything_is_served_in_the_pause_and_a_second_signal_ends_it() {
     assert!(stream.reader.chunk().is_err(), "what was cut looks cut");
 }
 
-// NVIDIA/nvcf#1537, wso2/api-platform#2122
+// Answers that are killed from outside, as pause and grace together take longer than whoever stops the process waits.
 #[test]
 fn the_grace_period_runs_from_the_signal_and_the_pause_ends_with_it() {
     // Seconds. Once the last ones have passed, a grace period would be over that runs from the end of the pause.
@@ -130,7 +130,7 @@ fn the_grace_period_runs_from_the_signal_and_the_pause_ends_with_it() {
     }
 }
 
-// NVIDIA/nvcf#1537
+// A process that stays for the whole grace period because a balancer keeps connections open.
 #[test]
 fn idle_connections_do_not_hold_up_the_end() {
     let mut router = Router::start(&[], &["--shutdown-pause-secs", "0"]);

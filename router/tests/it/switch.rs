@@ -3,39 +3,17 @@
 use serde_json::Value;
 
 use crate::common::{Latch, Router, Worker, wait_for, wait_until};
+use crate::reload::File;
 
 const STREAM: &[u8] = br#"{"text":"hello","stream":true}"#;
 const PROMPT: &[u8] = br#"{"text":"a prompt that is long enough to be remembered by whoever has seen it"}"#;
 const TOKEN: &[u8] = b"data: {\"text\":\"a\"}\n\n";
 const DONE: &[u8] = b"data: [DONE]\n\n";
 
-/// The file that names the policy.
-struct File(tempfile::TempDir);
-
-impl File {
-    fn new(policy: &str, worker: &Worker) -> Self {
-        let file = Self(tempfile::tempdir().expect("a directory"));
-        file.say(policy, worker);
-        file
-    }
-
-    fn path(&self) -> String {
-        self.0.path().join("router.toml").to_str().expect("UTF-8").to_owned()
-    }
-
-    /// At one blow, so that nobody reads half of it.
-    fn say(&self, policy: &str, worker: &Worker) {
-        let new = self.0.path().join("new");
-        let text = format!("[policy]\nname = \"{policy}\"\n[[workers]]\nurl = \"{}\"\n", worker.url());
-        std::fs::write(&new, text).expect("a file");
-        std::fs::rename(new, self.path()).expect("the same directory");
-    }
-}
-
 /// Tells the router of this policy and waits until it rules: then all of its reasons are shown, also this one, for which
 /// nothing is decided here.
 fn switch(router: &Router, file: &File, policy: &str, unused: &str, worker: &Worker) {
-    file.say(policy, worker);
+    file.say(policy, &[worker]);
     router.signal("HUP");
     let series = format!("smg_router_decisions_total{{policy=\"{policy}\",reason=\"{unused}\"}}");
     wait_until("the policy to rule", || router.metric(&series) == Some(0.0));
@@ -53,7 +31,7 @@ fn a_decision_is_filed_under_the_policy_that_made_it() {
         conn.end_stream();
         true
     });
-    let file = File::new("cache_aware", &worker);
+    let file = File::new("cache_aware", &[&worker]);
     let (router, log) = Router::start_logged(&[], &["--config", &file.path(), "--access-log", "json"]);
     let policy_of = |id: &str| {
         let record = |line: &String| {
@@ -91,7 +69,7 @@ fn what_no_worker_answered_is_not_believed_whoever_ruled_when_it_failed() {
         conn.answer("200 OK", "", b"{}");
         true
     });
-    let file = File::new("cache_aware", &worker);
+    let file = File::new("cache_aware", &[&worker]);
     let args = ["--config", &file.path(), "--decision-headers", "--disable-retries"];
     let router = Router::start(&[], &args);
     let mut client = router.client();

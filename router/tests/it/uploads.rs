@@ -17,25 +17,35 @@ fn begin(router: &Router, rest: &str) -> Client {
     client
 }
 
+/// The same, and waits until the router receives the body, which it says to whoever asks (RFC 9110, section 10.1.1): then
+/// the request has been let in.
+fn begin_admitted(router: &Router, rest: &str) -> Client {
+    let mut client = begin(router, &format!("Expect: 100-continue\r\n{rest}"));
+    assert_eq!(client.reader.head().expect("an answer").expect("not the end").status(), 100);
+    client
+}
+
 #[test]
 fn a_body_that_stops_is_refused_and_gives_its_permit_back() {
-    let worker = Worker::fixed("{}");
-    let limits = ["--max-concurrent-requests", "1", "--queue-size", "0"];
-    let router = Router::start(&[worker.url()], &[&limits[..], &["--body-idle-timeout-secs", "1"]].concat());
-    let admitted = || router.metric("smg_router_admitted_requests ").expect("a gauge");
-    for half in HALVES {
-        let begun = Instant::now();
-        let mut client = begin(&router, half);
-        wait_until("the upload to hold the permit", || admitted() == 1.0);
-        assert_eq!(router.post("/generate", b"{}").status(), 429, "{half}: there is only one");
-        let refused = client.receive();
-        refused.assert_refused(408, "request_timeout");
-        assert_eq!(refused.header("connection"), Some("close"), "{half}: where it goes on is unknown");
-        assert!(begun.elapsed() > Duration::from_millis(900), "{half}: after {:?}", begun.elapsed());
-        wait_until("the permit to be back", || admitted() == 0.0);
-        assert_eq!(router.post("/generate", b"{}").status(), 200, "{half}");
+    // Before a permit is laid by, and after.
+    for patience in ["0.4", "1.5"] {
+        let worker = Worker::fixed("{}");
+        let limits = ["--max-concurrent-requests", "1", "--queue-size", "0"];
+        let args = [&limits[..], &["--body-idle-timeout-secs", patience]].concat();
+        let router = Router::start(&[worker.url()], &args);
+        let admitted = || router.metric("smg_router_admitted_requests ").expect("a gauge");
+        let at_least = Duration::from_secs_f64(patience.parse().expect("seconds")).mul_f64(0.9);
+        for half in HALVES {
+            let begun = Instant::now();
+            let refused = begin(&router, half).receive();
+            refused.assert_refused(408, "request_timeout");
+            assert_eq!(refused.header("connection"), Some("close"), "{half}: where it goes on is unknown");
+            assert!(begun.elapsed() > at_least, "{half}: after {:?}", begun.elapsed());
+            wait_until("the permit to be back", || admitted() == 0.0);
+            assert_eq!(router.post("/generate", b"{}").status(), 200, "{half}");
+        }
+        assert_eq!(worker.count("POST"), HALVES.len(), "what is half there reaches nobody");
     }
-    assert_eq!(worker.count("POST"), HALVES.len(), "what is half there reaches nobody");
 }
 
 #[test]
@@ -44,24 +54,22 @@ fn bodies_that_come_slowly_keep_nobody_else_out() {
     let limits = ["--max-concurrent-requests", "1", "--queue-size", "0"];
     let router =
         Router::start(&[worker.url()], &[&limits[..], &["--body-idle-timeout-secs", "600"]].concat());
-    let admitted = || router.metric("smg_router_admitted_requests ").expect("a gauge");
     let slow = "Content-Length: 4\r\n\r\n{";
-    let mut first = begin(&router, slow);
-    wait_until("the upload to hold the permit", || admitted() == 1.0);
-    // The permit is kept for a moment only.
-    wait_until("the permit to be back", || admitted() == 0.0);
-    assert_eq!(router.post("/generate", b"{}").status(), 200);
+    // It has the only permit, and keeps it for a moment only.
+    let mut first = begin_admitted(&router, slow);
+    let is_served = || router.post("/generate", b"{}").status() == 200;
+    wait_until("others to be served meanwhile", is_served);
     // There is room for one such body, as there is one permit.
     begin(&router, slow).receive().assert_refused(429, "queue_full");
     assert_eq!(router.post("/generate", b"{}").status(), 200);
     first.send("  }");
     assert_eq!(first.receive().status(), 200);
-    wait_until("the permit to be back", || admitted() == 0.0);
     assert_eq!(worker.count("POST"), 3);
-    // Its place is free again.
-    let mut second = begin(&router, slow);
-    wait_until("the upload to hold the permit", || admitted() == 1.0);
+    // Its place is free again, once its permit is.
+    let admitted = || router.metric("smg_router_admitted_requests ").expect("a gauge");
     wait_until("the permit to be back", || admitted() == 0.0);
+    let mut second = begin_admitted(&router, slow);
+    wait_until("others to be served meanwhile", is_served);
     second.send("  }");
     assert_eq!(second.receive().status(), 200);
 }

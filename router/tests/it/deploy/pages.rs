@@ -47,6 +47,37 @@ fn symbols_that_a_page_names_exist() {
     }
 }
 
+/// The codes of all refusals, by the one place that gives them.
+fn refusal_codes(source: &str) -> Vec<&str> {
+    let (_, rows) = source.split_once("const fn row(self)").expect("the rows");
+    let (rows, _) = rows.split_once("const fn code(self)").expect("what follows them");
+    let rows = rows.split("Row::").skip(1);
+    rows.map(|row| {
+        let code = row.split(',').nth(1).expect("a code behind the status").trim();
+        let literal = match code.strip_prefix("Self::") {
+            Some(name) => {
+                let (_, value) =
+                    source.split_once(&format!("const {name}: &'static str = ")).expect("a constant");
+                value
+            }
+            None => code,
+        };
+        literal.split('"').nth(1).unwrap_or_else(|| panic!("no code: {row:.60}"))
+    })
+    .collect()
+}
+
+#[test]
+fn every_refusal_is_explained() {
+    let source = text("router/src/error.rs");
+    let codes = refusal_codes(&source);
+    assert!(codes.len() >= 30 && codes.contains(&"loop_detected"), "{codes:?}");
+    let page = text("docs/lifecycle.md");
+    for code in codes {
+        assert!(page.contains(&format!("`{code}`")), "docs/lifecycle.md: {code} is not explained");
+    }
+}
+
 #[test]
 fn every_reason_of_a_decision_is_explained() {
     let page = text("docs/OPERATIONS.md");
