@@ -36,8 +36,10 @@ pub(super) struct Entry<'a> {
 
 /// A file's name and text, for places.
 pub(super) struct Text<'a> {
-    pub(super) file: Arc<str>,
-    pub(super) text: &'a str,
+    file: Arc<str>,
+    text: &'a str,
+    /// Where lines end, in ascending order: each key wants to know its line.
+    ends: Vec<usize>,
 }
 
 impl File {
@@ -56,7 +58,7 @@ impl File {
     /// # Errors
     /// As [`File::read`], but that it is there already.
     pub(super) fn parse(file: &str, text: &str, command: &Command) -> Result<Self, Stop> {
-        let text = Text { file: file.into(), text };
+        let text = Text::new(file, text);
         // Not the error's own text: it repeats the line, which may hold a key.
         let root = DeTable::parse(text.text).map_err(|error| {
             let place = text.place(error.span().map_or(0, |span| span.start));
@@ -121,10 +123,14 @@ impl Entry<'_> {
     }
 }
 
-impl Text<'_> {
+impl<'t> Text<'t> {
+    fn new(file: &str, text: &'t str) -> Self {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+        Self { file: file.into(), text, ends }
+    }
+
     fn place(&self, offset: usize) -> Origin {
-        let before = self.text.bytes().take(offset);
-        let line = 1 + before.filter(|byte| *byte == b'\n').count();
+        let line = 1 + self.ends.partition_point(|end| *end < offset);
         Origin::Line { file: Arc::clone(&self.file), line }
     }
 

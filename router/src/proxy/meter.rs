@@ -186,11 +186,17 @@ impl Counts {
     }
 }
 
-/// The number in `: 123,`. Nothing if the bytes end before the number does: it might go on.
+/// More tokens than this no request has; sums of what is below are far from an overflow.
+const MOST_TOKENS: u64 = 1 << 32;
+
+/// The whole number in `: 123,`. Nothing if the bytes end before the number does: it might go on.
 fn number_after(bytes: &[u8]) -> Option<u64> {
     let value = bytes.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
     let digits = value.iter().position(|byte| !byte.is_ascii_digit())?;
-    std::str::from_utf8(&value[..digits]).ok()?.parse().ok()
+    // `1.9`, `1e3` and `0x10` are other numbers than they begin with.
+    let is_whole = matches!(value[digits], b',' | b'}' | b']') || value[digits].is_ascii_whitespace();
+    let count = std::str::from_utf8(&value[..digits]).ok()?.parse().ok()?;
+    Some(count).filter(|count| is_whole && *count <= MOST_TOKENS)
 }
 
 #[cfg(test)]

@@ -127,6 +127,30 @@ fn a_token_counts_with_the_chunk_that_completes_it() {
 }
 
 #[test]
+fn what_is_no_whole_number_that_can_be_is_no_count() {
+    for (said, count) in [
+        ("12", Some(12)),
+        ("12 ", Some(12)),
+        ("4294967296", Some(1 << 32)),
+        ("4294967297", None),
+        ("18446744073709551616", None),
+        ("1e3", None),
+        ("1.9", None),
+        ("0x10", None),
+        ("-1", None),
+        ("\"12\"", None),
+        ("null", None),
+    ] {
+        let text = format!("{{\"meta_info\":{{\"prompt_tokens\":20,\"cached_tokens\":{said}}}}}");
+        assert_eq!(
+            number_after(text.split_once("cached_tokens\"").expect("it is there").1.as_bytes()),
+            count,
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn an_answer_in_one_piece_has_counts_but_no_tokens_on_the_way() {
     let answer = br#" {"text":"x","meta_info":{"prompt_tokens":6,"cached_tokens":3}}"#;
     for streaming in [false, true] {
