@@ -68,10 +68,25 @@ impl Gate {
     /// # Errors
     /// [`Refusal::QueueFull`] or [`Refusal::QueueTimeout`].
     pub(crate) async fn enter(self: &Arc<Self>) -> Result<Permit, Refusal> {
+        self.wait_for(Admission::arrive).await
+    }
+
+    /// Waits for a permit in place of one that was laid by. Dropping the future gives up.
+    ///
+    /// # Errors
+    /// [`Refusal::QueueTimeout`].
+    pub(crate) async fn resume(self: &Arc<Self>, _place: &Place) -> Result<Permit, Refusal> {
+        self.wait_for(Admission::resume).await
+    }
+
+    async fn wait_for(
+        self: &Arc<Self>,
+        ask: impl FnOnce(&mut Admission, u64) -> Arrival,
+    ) -> Result<Permit, Refusal> {
         let (ticket, word) = {
             let now_ns = self.clock.now_ns();
             let mut state = self.state.lock();
-            match state.machine.arrive(now_ns) {
+            match ask(&mut state.machine, now_ns) {
                 Arrival::Admitted => return Ok(Permit(Arc::clone(self))),
                 Arrival::Full { retry_after_ns } => {
                     return Err(Refusal::QueueFull { retry_after_secs: whole_seconds(retry_after_ns) });

@@ -3,6 +3,10 @@
 //! A request needs a permit, which it holds until it is released, and a token, which it uses up. What gets neither waits in
 //! a queue of bounded length for a bounded time, and beyond that is turned away at once. The queue is strictly first in,
 //! first out: a newcomer never overtakes it, not even when it could be admitted.
+//!
+//! A request that was admitted may lay its permit by while it has no use for it (its body comes slowly), and resume later.
+//! It has used up its token and waited its turn: it needs a permit only, comes before those who wait to be admitted, and is
+//! never turned away. How many may have laid theirs by is the caller's matter.
 
 mod bucket;
 
@@ -57,12 +61,17 @@ pub struct Admission {
     bucket: Option<Bucket>,
     in_use: u32,
     /// When each waiting request has waited long enough, in the order of arrival.
-    queue: BTreeMap<Ticket, u64>,
+    queue: Line,
+    /// The same for those that resume.
+    resuming: Line,
     tickets: u64,
     /// The latest time that was heard of.
     now_ns: u64,
     pace: Pace,
 }
+
+/// Who waits, until when.
+type Line = BTreeMap<Ticket, u64>;
 
 /// How fast permits come back while all are wanted.
 #[derive(Debug, Default)]
@@ -97,7 +106,8 @@ impl Admission {
             config,
             bucket,
             in_use: 0,
-            queue: BTreeMap::new(),
+            queue: Line::new(),
+            resuming: Line::new(),
             tickets: 0,
             now_ns: 0,
             pace: Pace::default(),
@@ -119,9 +129,20 @@ impl Admission {
         if self.queue.len() >= self.config.queue_size as usize {
             return Arrival::Full { retry_after_ns: self.retry_after_ns(now_ns) };
         }
-        let ticket = Ticket(self.tickets);
-        self.tickets += 1;
-        self.queue.insert(ticket, self.now_ns.saturating_add(self.config.queue_timeout_ns));
+        let (ticket, until_ns) = self.ticket();
+        self.queue.insert(ticket, until_ns);
+        Arrival::Queued(ticket)
+    }
+
+    /// A request that was admitted and has laid its permit by, which is [`Admission::release`], wants one again.
+    pub fn resume(&mut self, now_ns: u64) -> Arrival {
+        self.advance(now_ns);
+        if self.resuming.is_empty() && self.has_permit() {
+            self.take_permit();
+            return Arrival::Admitted;
+        }
+        let (ticket, until_ns) = self.ticket();
+        self.resuming.insert(ticket, until_ns);
         Arrival::Queued(ticket)
     }
 
@@ -130,20 +151,32 @@ impl Admission {
         self.advance(now_ns);
         debug_assert!(self.in_use > 0, "a permit came back that nobody had");
         self.in_use = self.in_use.saturating_sub(1);
-        self.pace.released(self.now_ns, !self.queue.is_empty());
+        self.pace.released(self.now_ns, self.waiting() > 0);
     }
 
     /// A waiting request does not want to any more. False if it does not wait: if it was admitted in the meantime, it holds
     /// a permit.
     pub fn abandon(&mut self, now_ns: u64, ticket: Ticket) -> bool {
         self.advance(now_ns);
-        self.queue.remove(&ticket).is_some()
+        self.resuming.remove(&ticket).or_else(|| self.queue.remove(&ticket)).is_some()
     }
 
-    /// Appends the waiting requests that are admitted now, in the order in which they came, and those whose time is over.
+    /// Appends the waiting requests that are admitted now, those that resume first, else in the order in which they came, and
+    /// those whose time is over.
     /// Due after every release and abandoning, and at [`Admission::next_deadline`].
     pub fn settle(&mut self, now_ns: u64, admitted: &mut Vec<Ticket>, expired: &mut Vec<Ticket>) {
         self.advance(now_ns);
+        while let Some((&ticket, &until_ns)) = self.resuming.first_key_value() {
+            if until_ns <= self.now_ns {
+                expired.push(ticket);
+            } else if self.has_permit() {
+                self.take_permit();
+                admitted.push(ticket);
+            } else {
+                break;
+            }
+            self.resuming.remove(&ticket);
+        }
         while let Some((&ticket, &until_ns)) = self.queue.first_key_value() {
             if until_ns <= self.now_ns {
                 expired.push(ticket);
@@ -159,15 +192,18 @@ impl Admission {
     /// When [`Admission::settle`] has something to do, if nothing is released before.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        let (_, until_ns) = self.queue.first_key_value()?;
         let token_ns = || self.bucket.as_ref().map_or(self.now_ns, Bucket::next_token_ns);
-        Some(if self.has_permit() { token_ns().min(*until_ns) } else { *until_ns })
+        let resumed_ns = self.resuming.first_key_value().map(|(_, until_ns)| *until_ns);
+        let queue = self.queue.first_key_value();
+        let admitted_ns =
+            queue.map(|(_, until_ns)| if self.has_permit() { token_ns().min(*until_ns) } else { *until_ns });
+        resumed_ns.into_iter().chain(admitted_ns).min()
     }
 
     /// How many requests wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.queue.len()
+        self.queue.len() + self.resuming.len()
     }
 
     /// How many permits are held.
@@ -182,7 +218,7 @@ impl Admission {
     pub fn retry_after_ns(&self, now_ns: u64) -> u64 {
         let permit_ns = self.pace.interval_ns(now_ns.max(self.now_ns));
         let token_ns = self.bucket.as_ref().map_or(0.0, Bucket::interval_ns);
-        let turns = (self.queue.len() + 1) as f64;
+        let turns = (self.waiting() + 1) as f64;
         ((turns * permit_ns.max(token_ns)) as u64).clamp(LEAST_RETRY_AFTER_NS, MOST_RETRY_AFTER_NS)
     }
 
@@ -190,12 +226,23 @@ impl Admission {
     fn admit(&mut self) -> bool {
         let admitted = self.has_permit() && self.bucket.as_mut().is_none_or(Bucket::take);
         if admitted {
-            self.in_use += 1;
-            if !self.has_permit() {
-                self.pace.exhausted(self.now_ns);
-            }
+            self.take_permit();
         }
         admitted
+    }
+
+    fn take_permit(&mut self) {
+        self.in_use += 1;
+        if !self.has_permit() {
+            self.pace.exhausted(self.now_ns);
+        }
+    }
+
+    /// A new ticket, and until when it is good.
+    fn ticket(&mut self) -> (Ticket, u64) {
+        let ticket = Ticket(self.tickets);
+        self.tickets += 1;
+        (ticket, self.now_ns.saturating_add(self.config.queue_timeout_ns))
     }
 
     fn has_permit(&self) -> bool {

@@ -35,7 +35,7 @@ use crate::client::{Engaged, Turn};
 use crate::clock::nanoseconds;
 use crate::error::{Answer, Refusal};
 use crate::fleet::Member;
-use crate::gate::Permit;
+use crate::gate::{Permit, Place};
 use crate::server::Context;
 use crate::shared::Shared;
 use answer::{Booked, Held};
@@ -104,7 +104,7 @@ async fn accept(
     note: &mut Note,
 ) -> Result<(Option<Permit>, Bytes), Refusal> {
     let entered = match admissible(&context.shared, headers) {
-        Ok(()) => enter(&context.shared, turn, note).await,
+        Ok(()) => enter(&context.shared, turn, None, note).await,
         Err(refusal) => Err(refusal),
     };
     match entered {
@@ -133,9 +133,9 @@ async fn upload(
         }
         match permit.lay_by() {
             // Kept until there is a permit again, as what has come takes memory.
-            Ok(_place) => {
+            Ok(place) => {
                 let received = receiving.await?;
-                return Ok((enter(&context.shared, turn, note).await?, received));
+                return Ok((enter(&context.shared, turn, Some(&place), note).await?, received));
             }
             Err(refusal) => refusal,
         }
@@ -173,17 +173,28 @@ fn admissible(shared: &Shared, headers: &HeaderMap) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses at once or lets in, now or later. A request that waits for its turn is not received meanwhile, so that
+/// Refuses at once or lets in, now or later; one that has laid its permit by has a `place`, and resumes. A request that waits for its turn is not received meanwhile, so that
 /// those that wait take no memory.
-async fn enter(shared: &Shared, turn: &Arc<Turn>, note: &mut Note) -> Result<Option<Permit>, Refusal> {
+async fn enter(
+    shared: &Shared,
+    turn: &Arc<Turn>,
+    place: Option<&Place>,
+    note: &mut Note,
+) -> Result<Option<Permit>, Refusal> {
     let Some(gate) = &shared.gate else { return Ok(None) };
     let came_ns = shared.clock.now_ns();
     // A client that leaves meanwhile is noticed.
     let engaged = turn.engage();
+    let entering = async {
+        match place {
+            None => gate.enter().await,
+            Some(place) => gate.resume(place).await,
+        }
+    };
     let permit = tokio::select! {
         biased;
         () = turn.deadline() => Err(gate.overdue()),
-        permit = gate.enter() => permit,
+        permit = entering => permit,
     };
     drop(engaged);
     note.queued(shared.clock.now_ns() - came_ns);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{Client, Router, Worker, wait_until};
+use crate::common::{Client, Latch, Router, Worker, wait_until};
 
 /// What an upload that stops has sent of it.
 const HALVES: [&str; 3] = [
@@ -72,6 +72,33 @@ fn bodies_that_come_slowly_keep_nobody_else_out() {
     wait_until("others to be served meanwhile", is_served);
     second.send("  }");
     assert_eq!(second.receive().status(), 200);
+}
+
+#[test]
+fn a_body_that_came_slowly_waits_for_a_permit_again_and_is_not_sent_away() {
+    let (go, busy) = (Latch::default(), Latch::default());
+    let (wait, begun) = (go.clone(), busy.clone());
+    let worker = Worker::start(move |conn, request| {
+        if request.body == b"[]" {
+            begun.open();
+            wait.wait();
+        }
+        conn.answer("200 OK", "", b"{}");
+        true
+    });
+    let limits = ["--max-concurrent-requests", "1", "--queue-size", "0"];
+    let router =
+        Router::start(&[worker.url()], &[&limits[..], &["--body-idle-timeout-secs", "600"]].concat());
+    let mut slow = begin_admitted(&router, "Content-Length: 4\r\n\r\n{");
+    wait_until("others to be served meanwhile", || router.post("/generate", b"{}").status() == 200);
+    let mut other = router.client();
+    other.send_post("/generate", "", b"[]");
+    busy.wait();
+    slow.send("  }");
+    wait_until("it to wait", || router.metric("smg_router_queue_depth ") == Some(1.0));
+    router.post("/generate", b"{}").assert_refused(429, "queue_full");
+    go.open();
+    assert_eq!((other.receive().status(), slow.receive().status()), (200, 200));
 }
 
 #[test]

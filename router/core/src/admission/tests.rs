@@ -75,6 +75,26 @@ fn a_newcomer_does_not_overtake_those_who_wait() {
 }
 
 #[test]
+fn who_lays_its_permit_by_resumes_before_all_who_wait_without_another_token() {
+    let mut admission = Admission::new(config(1, 1, 1));
+    assert_eq!(admission.arrive(0), Arrival::Admitted);
+    let waiting = queued(&mut admission, 0);
+    admission.release(0);
+    assert_eq!(settle(&mut admission, SECOND), (vec![waiting], vec![]), "somebody else meanwhile");
+    let next = queued(&mut admission, SECOND);
+    let Arrival::Queued(back) = admission.resume(SECOND) else { panic!("there is no permit") };
+    assert!(matches!(admission.arrive(SECOND), Arrival::Full { .. }), "the queue's size is for others");
+    admission.release(SECOND);
+    assert_eq!(
+        settle(&mut admission, SECOND),
+        (vec![back], vec![]),
+        "no token is due before the next second"
+    );
+    admission.release(2 * SECOND);
+    assert_eq!(settle(&mut admission, 2 * SECOND), (vec![next], vec![]));
+}
+
+#[test]
 fn whoever_leaves_the_queue_says_whether_it_was_there() {
     let mut admission = Admission::new(config(1, 5, None));
     admission.arrive(0);
@@ -161,14 +181,35 @@ struct Model {
     admissions_ns: Vec<u64>,
     in_use: u32,
     queue: VecDeque<(Ticket, u64)>,
+    resuming: VecDeque<(Ticket, u64)>,
 }
 
 impl Model {
     /// A token bucket lets through what keeps to its rate over every time that begins with an admission.
     fn may_admit(&self, now_ns: u64) -> bool {
-        let permit = self.config.max_concurrent.is_none_or(|most| self.in_use < most.get());
-        permit
+        self.has_permit()
             && self.config.tokens_per_second.is_none_or(|rate| self.keeps_to(u64::from(rate.get()), now_ns))
+    }
+
+    fn has_permit(&self) -> bool {
+        self.config.max_concurrent.is_none_or(|most| self.in_use < most.get())
+    }
+
+    fn resume(&mut self, now_ns: u64, answer: Arrival) -> Result<(), TestCaseError> {
+        let may = self.resuming.is_empty() && self.has_permit();
+        match answer {
+            Arrival::Admitted => self.in_use += 1,
+            Arrival::Queued(ticket) => {
+                self.resuming.push_back((ticket, now_ns + self.config.queue_timeout_ns));
+            }
+            Arrival::Full { .. } => prop_assert!(false, "who has been in is not turned away"),
+        }
+        prop_assert_eq!(answer == Arrival::Admitted, may);
+        Ok(())
+    }
+
+    fn waiting(&self) -> usize {
+        self.queue.len() + self.resuming.len()
     }
 
     fn keeps_to(&self, rate: u64, now_ns: u64) -> bool {
@@ -184,9 +225,17 @@ impl Model {
     }
 
     fn settle(&mut self, now_ns: u64) -> (Vec<Ticket>, Vec<Ticket>) {
-        let expired = self.queue.iter().filter(|row| row.1 <= now_ns).map(|row| row.0).collect();
+        let all = self.resuming.iter().chain(&self.queue);
+        let expired = all.filter(|row| row.1 <= now_ns).map(|row| row.0).collect();
         self.queue.retain(|row| row.1 > now_ns);
+        self.resuming.retain(|row| row.1 > now_ns);
         let mut admitted = Vec::new();
+        while self.has_permit()
+            && let Some((ticket, _)) = self.resuming.pop_front()
+        {
+            self.in_use += 1;
+            admitted.push(ticket);
+        }
         while self.may_admit(now_ns)
             && let Some((ticket, _)) = self.queue.pop_front()
         {
@@ -231,7 +280,7 @@ proptest! {
     #[test]
     fn everybody_is_admitted_in_turn_or_told_and_nothing_is_lost(
         config in configs(),
-        steps in prop::collection::vec((0_u8..10, 0_u64..SECOND, 0_usize..16), 1..200),
+        steps in prop::collection::vec((0_u8..11, 0_u64..SECOND, 0_usize..16), 1..200),
     ) {
         let mut model = Model { config: config.clone(), ..Model::default() };
         let mut admission = Admission::new(config);
@@ -248,9 +297,20 @@ proptest! {
                     let row = model.queue.remove(which % model.queue.len()).expect("it is there");
                     prop_assert!(admission.abandon(now_ns, row.0));
                 }
+                // As after every release: who may go in goes before somebody else comes.
+                8 if model.in_use > 0 => {
+                    model.in_use -= 1;
+                    admission.release(now_ns);
+                    prop_assert_eq!(settle(&mut admission, now_ns), model.settle(now_ns));
+                    model.resume(now_ns, admission.resume(now_ns))?;
+                }
+                9 if !model.resuming.is_empty() => {
+                    let row = model.resuming.remove(which % model.resuming.len()).expect("it is there");
+                    prop_assert!(admission.abandon(now_ns, row.0));
+                }
                 _ => prop_assert_eq!(settle(&mut admission, now_ns), model.settle(now_ns)),
             }
-            prop_assert_eq!((admission.in_use(), admission.waiting()), (model.in_use, model.queue.len()));
+            prop_assert_eq!((admission.in_use(), admission.waiting()), (model.in_use, model.waiting()));
             prop_assert!(model.config.max_concurrent.is_none_or(|most| admission.in_use() <= most.get()));
         }
         for _ in 0..1000 {
@@ -267,7 +327,7 @@ proptest! {
             if model.in_use > 0 {
                 model.in_use -= 1;
                 admission.release(now_ns);
-            } else if model.queue.is_empty() {
+            } else if model.waiting() == 0 {
                 break;
             }
         }
