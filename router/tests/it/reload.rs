@@ -331,7 +331,9 @@ fn a_fleet_is_called_empty_only_if_it_is() {
     wait_until("the other one to be alone", || urls(&router) == [workers[1].url()]);
     reload(&router, &log);
     assert_eq!(empty(), 0);
-    router.client().send(format!("DELETE /workers/{} HTTP/1.1\r\nHost: x\r\n\r\n", workers[1].address));
+    let mut client = router.client();
+    client.send(format!("DELETE /workers/{} HTTP/1.1\r\nHost: x\r\n\r\n", workers[1].address));
+    assert_eq!(client.receive().status(), 202);
     wait_until("it to be gone", || urls(&router).is_empty());
     reload(&router, &log);
     wait_until("the warning", || empty() == 1);
