@@ -155,6 +155,15 @@ pub struct LoadSummary {
     pub gen_throughput: Option<f64>,
 }
 
+/// The same of one data-parallel rank.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RankSummary {
+    /// The rank, as the engine counts; `None` if it does not say it.
+    pub dp_rank: Option<u32>,
+    /// Its load.
+    pub load: LoadSummary,
+}
+
 /// A report that says nothing usable.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadsError {
@@ -174,11 +183,19 @@ pub enum LoadsError {
 #[serde(untagged)]
 enum Report {
     Current { loads: Vec<Entry> },
-    Legacy(Vec<LegacyLoad>),
+    Legacy(Vec<LegacyEntry>),
+}
+
+#[derive(Deserialize)]
+struct LegacyEntry {
+    dp_rank: Option<i64>,
+    #[serde(flatten)]
+    load: LegacyLoad,
 }
 
 #[derive(Deserialize)]
 struct Entry {
+    dp_rank: Option<i64>,
     num_running_reqs: u64,
     num_waiting_reqs: u64,
     num_total_tokens: Option<u64>,
@@ -195,13 +212,16 @@ impl LoadSummary {
     /// # Errors
     /// [`LoadsError`] when the body is neither, or has no rank or no token count.
     pub fn parse(body: &[u8]) -> Result<Self, LoadsError> {
-        let ranks: Vec<Self> = match serde_json::from_slice(body)? {
-            Report::Current { loads } => loads.iter().map(Self::of_entry).collect::<Result<_, _>>()?,
-            Report::Legacy(loads) => loads.iter().map(Self::of_legacy).collect(),
-        };
+        let ranks = RankSummary::parse(body)?;
+        Self::sum(&ranks).ok_or(LoadsError::Empty)
+    }
+
+    /// All of these together; nothing if there are none.
+    #[must_use]
+    pub fn sum(ranks: &[RankSummary]) -> Option<Self> {
         let count = ranks.len() as f64;
-        let sum = ranks.into_iter().reduce(Self::plus).ok_or(LoadsError::Empty)?;
-        Ok(Self {
+        let sum = ranks.iter().map(|rank| rank.load).reduce(Self::plus)?;
+        Some(Self {
             token_usage: sum.token_usage.map(|sum| sum / count),
             cache_hit_rate: sum.cache_hit_rate.map(|sum| sum / count),
             ..sum
@@ -246,6 +266,30 @@ impl LoadSummary {
             cache_hit_rate: both(self.cache_hit_rate, other.cache_hit_rate, |a, b| a + b),
             gen_throughput: both(self.gen_throughput, other.gen_throughput, |a, b| a + b),
         }
+    }
+}
+
+impl RankSummary {
+    /// Reads the body of `/v1/loads` or of `/get_load`, rank by rank in the order of the report.
+    ///
+    /// # Errors
+    /// As [`LoadSummary::parse`].
+    pub fn parse(body: &[u8]) -> Result<Vec<Self>, LoadsError> {
+        // A number that is none of a rank is none at all.
+        let rank = |number: Option<i64>| number.and_then(|number| u32::try_from(number).ok());
+        let ranks: Vec<Self> = match serde_json::from_slice(body)? {
+            Report::Current { loads } => {
+                let one = |entry: &Entry| {
+                    Ok(Self { dp_rank: rank(entry.dp_rank), load: LoadSummary::of_entry(entry)? })
+                };
+                loads.iter().map(one).collect::<Result<_, LoadsError>>()?
+            }
+            Report::Legacy(loads) => loads
+                .iter()
+                .map(|entry| Self { dp_rank: rank(entry.dp_rank), load: LoadSummary::of_legacy(&entry.load) })
+                .collect(),
+        };
+        if ranks.is_empty() { Err(LoadsError::Empty) } else { Ok(ranks) }
     }
 }
 
@@ -329,6 +373,29 @@ mod tests {
             "loads":[{"num_running_reqs":3,"num_waiting_reqs":1,"num_total_reqs":4,"num_used_tokens":60}]}"#;
         let load = LoadSummary::parse(older.as_bytes()).unwrap();
         assert_eq!((load.running, load.waiting, load.total_tokens), (3, 1, 60));
+    }
+
+    #[test]
+    fn each_rank_is_known_by_its_number_as_far_as_that_is_told() {
+        let numbers = |body: &str| -> Vec<(Option<u32>, u64)> {
+            let ranks = RankSummary::parse(body.as_bytes()).unwrap();
+            ranks.iter().map(|rank| (rank.dp_rank, rank.load.total_tokens)).collect()
+        };
+        let entry = |rank: &str, tokens: u32| {
+            format!(r#"{{{rank}"num_running_reqs":1,"num_waiting_reqs":0,"num_used_tokens":{tokens}}}"#)
+        };
+        let [four, five] = [entry(r#""dp_rank":4,"#, 40), entry(r#""dp_rank":5,"#, 50)];
+        let expected = [(Some(5), 50), (Some(4), 40)];
+        assert_eq!(
+            numbers(&format!(r#"{{"loads":[{five},{four}]}}"#)),
+            expected,
+            "in the order of the report"
+        );
+        let [untold, wrong] = [entry("", 7), entry(r#""dp_rank":-1,"#, 8)];
+        assert_eq!(numbers(&format!(r#"{{"loads":[{untold},{wrong}]}}"#)), [(None, 7), (None, 8)]);
+        let legacy = r#"{"num_reqs":5,"num_waiting_reqs":2,"num_tokens":700"#;
+        let legacy = format!(r#"[{legacy}}},{legacy},"dp_rank":1}}]"#);
+        assert_eq!(numbers(&legacy), [(None, 700), (Some(1), 700)]);
     }
 
     #[test]

@@ -15,8 +15,10 @@ pub struct RequestRecord {
     pub first_ns: Option<u64>,
     /// When its last byte arrived, or when it failed.
     pub last_ns: u64,
-    /// The worker that served it: its place in the fleet, from 0; absent when none was assigned.
+    /// The worker that answered it: its place in the fleet, from 0; absent when none was assigned.
     pub worker: Option<u32>,
+    /// The worker that computed the prompt, where that is not the one that served it.
+    pub prefill_worker: Option<u32>,
     /// Why the router chose that worker (a label of the policy).
     pub reason: String,
     /// Prompt length in tokens, as the engine counted.
@@ -45,6 +47,7 @@ impl RequestRecord {
             first_ns: None,
             last_ns: sent_ns,
             worker: None,
+            prefill_worker: None,
             reason: String::new(),
             prompt_tokens: 0,
             cached_tokens: 0,

@@ -39,11 +39,41 @@ pub struct MetaInfo<'a> {
     pub cached_tokens_details: CachedTokensDetails,
     /// The data-parallel rank that served it.
     pub dp_rank: u32,
+    /// Log-probabilities, where they were asked for.
+    #[serde(flatten)]
+    pub logprobs: Option<LogProbs>,
     /// Seconds from arrival to the end; only in the last frame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub e2e_latency: Option<f64>,
     /// When the frame was handed to HTTP, seconds since the epoch.
     pub response_sent_to_client_ts: f64,
+}
+
+/// The logarithm of a token's probability, the token, and its text, which is only there when it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LogProb(pub Option<f64>, pub u32, pub Option<&'static str>);
+
+/// Log-probabilities of a prompt and of a reply, token by token. The first token of what is told of a prompt has none.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LogProbs {
+    /// Of the prompt, from `logprob_start_len` on.
+    pub input_token_logprobs: Vec<LogProb>,
+    /// Of the reply.
+    pub output_token_logprobs: Vec<LogProb>,
+    /// How many tokens the reply has so far.
+    pub output_token_logprobs_length: usize,
+    /// The best alternatives at each place of the prompt (`top_logprobs_num`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_top_logprobs: Option<Vec<Option<Vec<LogProb>>>>,
+    /// The same for the reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_top_logprobs: Option<Vec<Option<Vec<LogProb>>>>,
+    /// Given tokens at each place of the prompt (`token_ids_logprob`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_token_ids_logprobs: Option<Vec<Option<Vec<LogProb>>>>,
+    /// The same for the reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_token_ids_logprobs: Option<Vec<Option<Vec<LogProb>>>>,
 }
 
 /// Cached prompt tokens by tier.

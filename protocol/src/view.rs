@@ -13,12 +13,12 @@
 //! * A byte order mark is passed over. What is not UTF-8 and lone halves of surrogate pairs read as U+FFFD.
 
 mod conversation;
-mod cursor;
+pub(crate) mod cursor;
 mod digits;
-mod fields;
+pub(crate) mod fields;
 mod find;
 mod prompt;
-mod quoted;
+pub(crate) mod quoted;
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ use cursor::{Cursor, Value};
 use fields::{Fields, Sampling, number, text};
 pub use prompt::{First, Prompt};
 
-const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// The form of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

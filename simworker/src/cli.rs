@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use simworker_core::EngineRole;
 
 use crate::host::{Host, StartError};
 use args::Args;
@@ -38,6 +39,10 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let urls: Vec<String> = host.urls().collect();
     let mut stdout = std::io::stdout();
     let mut line = serde_json::json!({ "listening": urls });
+    if host.is_disaggregated() {
+        line["roles"] = host.roles().iter().map(|role| role_word(*role)).collect();
+        line["bootstrap_ports"] = serde_json::json!(host.bootstrap_ports());
+    }
     if let Some(control) = host.control() {
         line["control"] = format!("http://{control}").into();
     }
@@ -48,6 +53,14 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     wait(args.exit_with_stdin);
     drop(host);
     ExitCode::SUCCESS
+}
+
+/// What a router calls the role.
+fn role_word(role: EngineRole) -> &'static str {
+    match role {
+        EngineRole::Whole => "regular",
+        EngineRole::Prefill | EngineRole::Decode => role.label(),
+    }
 }
 
 /// The arguments, and a line about those that are ignored.

@@ -15,6 +15,11 @@ impl ScaledClock {
         Self { origin: Instant::now(), speed }
     }
 
+    /// Engine seconds per real second.
+    pub(crate) fn speed(&self) -> f64 {
+        self.speed
+    }
+
     /// Engine time in nanoseconds. (A double counts nanoseconds exactly for 104 days.)
     pub(crate) fn now_ns(&self) -> u64 {
         (self.origin.elapsed().as_nanos() as f64 * self.speed) as u64

@@ -1,6 +1,6 @@
 //! What a host and its workers are made of: every value resolved.
 
-use simworker_core::{EngineConfig, Pace, Preset};
+use simworker_core::{DpConfig, EngineConfig, EngineRole, LoadBalance, Pace, Preset};
 
 use crate::fault::Assigned;
 
@@ -27,6 +27,15 @@ pub struct WorkerConfig {
     pub legacy_loads: bool,
     /// Engine time from the arrival of a request to its place in the queue (tokenising, HTTP and IPC), nanoseconds.
     pub request_overhead_ns: u64,
+    /// Data-parallel ranks, at least 1; each is an engine.
+    pub dp_size: u32,
+    /// The ranks step together.
+    pub dp_attention: bool,
+    /// Which rank gets a request that names none; none = what SGLang takes for the role.
+    pub load_balance: Option<LoadBalance>,
+    /// Port of the bootstrap server of a prefill worker, where 0 takes a free one. Decode workers use the same port for
+    /// requests that name none.
+    pub bootstrap_port: u16,
 }
 
 impl WorkerConfig {
@@ -44,6 +53,47 @@ impl WorkerConfig {
             health_generation: false,
             legacy_loads: false,
             request_overhead_ns: 0,
+            dp_size: 1,
+            dp_attention: false,
+            load_balance: None,
+            bootstrap_port: 0,
+        }
+    }
+
+    /// The ranks, resolved.
+    #[must_use]
+    pub fn dp(&self) -> DpConfig {
+        DpConfig {
+            size: self.dp_size,
+            balance: self.load_balance.unwrap_or_else(|| LoadBalance::auto(self.engine.role)),
+            attention: self.dp_attention,
+        }
+    }
+}
+
+/// SGLang's port for bootstrap servers.
+pub const BOOTSTRAP_PORT: u16 = 8998;
+
+/// Which worker does what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Roles {
+    /// All have the role of [`WorkerConfig::engine`].
+    #[default]
+    Same,
+    /// The first ones are prefill workers, all others decode workers.
+    Split {
+        /// How many prefill workers there are.
+        prefill: u32,
+    },
+}
+
+impl Roles {
+    /// The role of the worker at a place, where `given` is that of the engine.
+    pub(crate) fn of(self, index: u32, given: EngineRole) -> EngineRole {
+        match self {
+            Self::Same => given,
+            Self::Split { prefill } if index < prefill => EngineRole::Prefill,
+            Self::Split { .. } => EngineRole::Decode,
         }
     }
 }
@@ -92,6 +142,8 @@ pub struct HostConfig {
     pub speed: f64,
     /// What each worker is.
     pub worker: WorkerConfig,
+    /// What each does.
+    pub roles: Roles,
     /// Who answers.
     pub mode: Mode,
     /// Faults and the control port.

@@ -13,6 +13,7 @@ mod clock;
 pub mod config;
 mod connection;
 pub mod fault;
+mod handoff;
 pub mod host;
 mod http;
 mod instant;

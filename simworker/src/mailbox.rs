@@ -43,6 +43,8 @@ pub(crate) struct Figures {
     pub(crate) retractions: u32,
     /// Engine time from its arrival to its end, known at the end.
     pub(crate) e2e_ns: Option<u64>,
+    /// The data-parallel rank that it is on, known once it is there.
+    pub(crate) dp_rank: u32,
 }
 
 /// What a reader sees.
@@ -72,6 +74,11 @@ impl Mailbox {
     pub(crate) fn new() -> Self {
         let progress = Progress { tokens: 0, figures: Figures::default(), ending: None };
         Self(Mutex::new(State { progress, want: u32::MAX, waker: None }))
+    }
+
+    /// The request is on this rank.
+    pub(crate) fn ranked(&self, rank: u32) {
+        self.post(|progress| progress.figures.dp_rank = rank);
     }
 
     /// The request has its first token.

@@ -37,6 +37,7 @@ pub(crate) struct Ticket {
     pub(crate) mailbox: Arc<Mailbox>,
     /// The request's id as the client sees it.
     pub(crate) rid: String,
+    pub(crate) prompt: Arc<[Token]>,
     pub(crate) prompt_tokens: u32,
     pub(crate) reply: Reply,
     /// The reply's length was not asked for, so its end is an end of text and not of a budget.

@@ -1,24 +1,30 @@
-//! One worker: an engine, the requests on their way into it, and the mailboxes of those inside.
+//! One worker: its engines, the requests on their way into it, and the mailboxes of those inside.
 //!
 //! Everything that changes sits behind one short lock. Whoever takes it first brings the engine up to now, step by
 //! step, so that HTTP tasks and the pacer see the same order of events; whoever leaves it publishes the next deadline.
 
 mod inner;
+mod side;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use protocol::tokenizer::{Token, mix, reply_block};
-use simworker_core::{ConfigError, Engine, EngineLoads, EngineTotals, Limits, RequestId};
+use simworker_core::{
+    ConfigError, EngineLoads, EngineTotals, HandoffFault, Limits, LoadBalance, Ranks, RequestId,
+};
+use tokio::sync::{mpsc, watch};
 
 use crate::clock::{ScaledClock, unix_seconds};
 use crate::config::WorkerConfig;
+use crate::handoff::{Errand, Failed, Handoff, Life};
 use crate::latency::{Latencies, Traffic};
 use crate::mailbox::Mailbox;
 use crate::pacer::Alarm;
 use crate::ticket::{Reply, Ticket};
-use inner::{Inner, Live};
+use inner::{Inner, Live, Surroundings};
+use side::Side;
 
 /// One request as HTTP hands it over.
 #[derive(Debug, Clone)]
@@ -30,6 +36,10 @@ pub(crate) struct Job {
     pub(crate) priority: i64,
     pub(crate) namespace: u64,
     pub(crate) traffic: Traffic,
+    /// The rank that the request names.
+    pub(crate) rank: Option<u32>,
+    /// The other side, where the worker does only a part of the work.
+    pub(crate) handoff: Option<Handoff>,
 }
 
 /// How long the reply is to be.
@@ -61,20 +71,23 @@ pub(crate) struct Worker {
     deadline_ns: AtomicU64,
     /// Requests that came without an id.
     unnamed: AtomicU64,
+    life: watch::Sender<Life>,
     inner: Mutex<Inner>,
 }
 
 impl Worker {
-    /// An idle worker; `index` is its place in the host.
+    /// An idle worker; `index` is its place in the host, and `errands` takes what is to be done elsewhere.
     pub(crate) fn new(
         config: WorkerConfig,
         index: u32,
         clock: ScaledClock,
         alarm: Arc<Alarm>,
+        errands: mpsc::UnboundedSender<Errand>,
     ) -> Result<Self, ConfigError> {
-        let engine = Engine::new(config.engine.clone())?;
+        let engine = Ranks::new(config.engine.clone(), config.dp())?;
         let limits = engine.limits();
-        let inner = Inner::new(engine);
+        let tells_ranks = config.dp_size > 1 && config.dp().balance != LoadBalance::FollowBootstrapRoom;
+        let inner = Inner::new(engine, Surroundings { role: config.engine.role, tells_ranks, errands });
         Ok(Self {
             config,
             index,
@@ -84,6 +97,7 @@ impl Worker {
             alarm,
             deadline_ns: AtomicU64::new(u64::MAX),
             unnamed: AtomicU64::new(0),
+            life: watch::Sender::new(Life::FIRST),
             inner: Mutex::new(inner),
         })
     }
@@ -93,28 +107,42 @@ impl Worker {
         f64::from_bits(self.started.load(Ordering::Relaxed))
     }
 
-    /// Begins anew, as a process that died and came back: requests are lost, the cache and the counters are empty.
-    pub(crate) fn restart(&self) {
+    /// Its process dies: requests are lost, the cache and the counters are empty.
+    pub(crate) fn die(&self) {
         self.with(|inner, _| {
             // The same configuration has made an engine before.
-            if let Ok(engine) = Engine::new(self.config.engine.clone()) {
+            if let Ok(engine) = Ranks::new(self.config.engine.clone(), self.config.dp()) {
                 inner.restart(engine);
             }
         });
+        self.life.send_modify(|life| life.is_up = false);
+    }
+
+    /// Its process starts anew.
+    pub(crate) fn begin_anew(&self) {
         self.started.store(unix_seconds().to_bits(), Ordering::Relaxed);
+    }
+
+    /// The process serves on all its ports.
+    pub(crate) fn rise(&self) {
+        self.life.send_modify(|life| *life = Life { boot: life.boot + 1, is_up: true });
+    }
+
+    /// Whether its process is there, from now on.
+    pub(crate) fn life(&self) -> watch::Receiver<Life> {
+        self.life.subscribe()
     }
 
     /// From now on the load that is told is that of this moment, or again the real one.
     pub(crate) fn freeze_loads(&self, is_frozen: bool) {
         self.with(|inner, _| {
-            let loads = inner.frozen.unwrap_or_else(|| inner.loads());
-            inner.frozen = is_frozen.then_some(loads);
+            inner.frozen = is_frozen.then(|| inner.told_loads());
         });
     }
 
-    /// The load to tell, and the moment it is of in seconds since the epoch.
-    pub(crate) fn told_loads(&self) -> (EngineLoads, f64) {
-        self.with(|inner, _| inner.frozen.unwrap_or_else(|| inner.loads()))
+    /// The load of each rank to tell, and the moment it is of in seconds since the epoch.
+    pub(crate) fn told_loads(&self) -> (Vec<EngineLoads>, f64) {
+        self.with(|inner, _| inner.told_loads())
     }
 
     /// When the pacer must look at this worker next, in engine time.
@@ -133,7 +161,7 @@ impl Worker {
         let length = self.output_length(&job, reply);
         let mailbox = Arc::new(Mailbox::new());
         let prompt_tokens = u32::try_from(job.prompt.len()).unwrap_or(u32::MAX);
-        let rid = job.rid.clone();
+        let (rid, prompt) = (job.rid.clone(), Arc::clone(&job.prompt));
         let id = self.with(|inner, now_ns| {
             let live = Live {
                 rid: job.rid.clone(),
@@ -141,6 +169,7 @@ impl Worker {
                 traffic: job.traffic,
                 arrived_ns: now_ns,
                 due_ns: Some(now_ns.saturating_add(self.config.request_overhead_ns)),
+                side: Side::Alone,
             };
             inner.enlist(job, length.tokens, live)
         })?;
@@ -149,6 +178,7 @@ impl Worker {
             id,
             mailbox,
             rid,
+            prompt,
             prompt_tokens,
             reply,
             ends_by_itself: length.ends_by_itself,
@@ -198,14 +228,31 @@ impl Worker {
         self.with(|inner, _| inner.live.is_empty() && inner.engine.flush())
     }
 
-    /// The engine's load and its counters, at one moment.
-    pub(crate) fn report(&self) -> (EngineLoads, EngineTotals) {
-        self.with(|inner, _| (inner.engine.loads(), inner.engine.totals()))
+    /// The load of each rank and its counters, at one moment.
+    pub(crate) fn report(&self) -> Vec<(EngineLoads, EngineTotals)> {
+        self.with(|inner, _| inner.report())
     }
 
     /// The same, and the latencies of all requests so far.
-    pub(crate) fn full_report(&self) -> (EngineLoads, EngineTotals, Latencies) {
-        self.with(|inner, _| (inner.engine.loads(), inner.engine.totals(), inner.latencies.clone()))
+    pub(crate) fn full_report(&self) -> (Vec<(EngineLoads, EngineTotals)>, Latencies) {
+        self.with(|inner, _| (inner.report(), inner.latencies.clone()))
+    }
+
+    /// Prefill: waits until the KV of `room` has been handed off by `rank`, and tells how many of its tokens were found
+    /// in the cache. `is_doomed` lets the transfer fail.
+    pub(crate) async fn want_kv(&self, rank: u32, room: u64, is_doomed: bool) -> Result<u32, Failed> {
+        let sent = self.with(|inner, now_ns| inner.want_kv(now_ns, rank, room, is_doomed));
+        let _waits = Waits { worker: self, room };
+        match sent.await {
+            Ok(outcome) => outcome,
+            // The request has ended in a way that the decode side is not told of: its own timeouts tell.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Decode: the KV of `room` has arrived, with so many tokens from the cache of the other side, or it will not.
+    pub(crate) fn kv_outcome(&self, room: u64, outcome: Result<u32, HandoffFault>) {
+        self.with(|inner, now_ns| inner.kv_outcome(now_ns, room, outcome));
     }
 
     /// Runs `act` on the engine as of now, delivers what came of it and publishes the next deadline.
@@ -221,6 +268,18 @@ impl Worker {
         drop(inner);
         self.alarm.ring(deadline_ns);
         result
+    }
+}
+
+/// Somebody waits for the KV of a room; no longer when this is dropped.
+struct Waits<'a> {
+    worker: &'a Worker,
+    room: u64,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.worker.with(|inner, _| inner.forget_kv(self.room));
     }
 }
 

@@ -62,6 +62,44 @@ fn the_control_port_is_in_the_line() {
 }
 
 #[test]
+fn roles_and_bootstrap_ports_are_in_the_line_where_there_are_any() {
+    let line = |flags: &str| {
+        let mut child = command(&format!("{flags} --port 0 --exit-with-stdin")).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let bootstrap = json["bootstrap_ports"][0].as_u64();
+        let health = bootstrap.map(|port| get(&format!("http://127.0.0.1:{port}"), "/health"));
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+        (json, health)
+    };
+    let flags = "--workers 3 --prefill-workers 1 --disaggregation-bootstrap-port 0 --dp-size 2 \
+        --disaggregation-transfer-backend mooncake";
+    let (json, health) = line(flags);
+    assert_eq!(json["listening"].as_array().unwrap().len(), 3);
+    assert_eq!(json["roles"], serde_json::json!(["prefill", "decode", "decode"]));
+    assert!(json["bootstrap_ports"][0].is_u64(), "{json}");
+    assert!(json["bootstrap_ports"][1].is_null() && json["bootstrap_ports"][2].is_null(), "{json}");
+    assert!(health.unwrap().starts_with("HTTP/1.1 200"));
+    let (json, _) = line("--workers 2");
+    assert!(json.get("roles").is_none() && json.get("bootstrap_ports").is_none(), "{json}");
+    let (json, _) = line("--disaggregation-mode decode");
+    assert_eq!(json["roles"], serde_json::json!(["decode"]));
+}
+
+#[test]
+fn a_bootstrap_port_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let output =
+        run(&format!("--port 0 --disaggregation-mode prefill --disaggregation-bootstrap-port {port}"));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(5), "{text}");
+    assert!(text.contains(&port.to_string()) && text.contains("--disaggregation-bootstrap-port"), "{text}");
+}
+
+#[test]
 fn wrong_flags_are_one_line_and_exit_code_2() {
     let cases = [
         ("--no-such-flag", "--no-such-flag"),
@@ -71,6 +109,9 @@ fn wrong_flags_are_one_line_and_exit_code_2() {
         ("--page-size 0 --port 0", "page_size"),
         ("--context-length 0 --port 0", "context_len"),
         ("--port 65535 --workers 9", "--port"),
+        ("--workers 2 --prefill-workers 2", "--prefill-workers"),
+        ("--load-balance-method shortest_queue", "use total_requests"),
+        ("--dp-size 4 --enable-dp-attention --max-running-requests 3 --port 0", "4 ranks"),
         ("--fault slow=1", "delay-head"),
         ("--fault status=9", "200 to 599"),
         ("--fault 9:status=500 --port 0", "worker 9"),

@@ -12,7 +12,7 @@ use super::quoted::Quoted;
 
 /// One JSON value, not yet looked into.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     String(Quoted<'a>),
     /// With its brackets.
     Array(&'a [u8]),
@@ -23,16 +23,16 @@ pub(super) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    pub(super) fn is_null(self) -> bool {
+    pub(crate) fn is_null(self) -> bool {
         matches!(self, Value::Scalar(b"null"))
     }
 
-    pub(super) fn string(self) -> Option<Quoted<'a>> {
+    pub(crate) fn string(self) -> Option<Quoted<'a>> {
         if let Value::String(quoted) = self { Some(quoted) } else { None }
     }
 
     /// The bytes it is written in, of a string those between the quotes.
-    pub(super) fn raw(self) -> &'a [u8] {
+    pub(crate) fn raw(self) -> &'a [u8] {
         match self {
             Value::String(quoted) => quoted.raw(),
             Value::Array(raw) | Value::Object(raw) | Value::Scalar(raw) => raw,
@@ -42,17 +42,22 @@ impl<'a> Value<'a> {
 
 /// A place in a JSON text.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(text: &'a [u8]) -> Self {
+    pub(crate) fn new(text: &'a [u8]) -> Self {
         Self { rest: text }
     }
 
+    /// How many bytes are left.
+    pub(crate) fn left(self) -> usize {
+        self.rest.len()
+    }
+
     /// The next byte that is no white space; the cursor moves up to it.
-    pub(super) fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         while let [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] = self.rest {
             self.rest = rest;
         }
@@ -60,17 +65,17 @@ impl<'a> Cursor<'a> {
     }
 
     /// Passes `byte` if it comes next.
-    pub(super) fn take(&mut self, byte: u8) -> Option<()> {
+    pub(crate) fn take(&mut self, byte: u8) -> Option<()> {
         (self.peek()? == byte).then(|| self.rest = &self.rest[1..])
     }
 
     /// What lies between here and `later`, a cursor that came from this one.
-    pub(super) fn until(self, later: Self) -> &'a [u8] {
+    pub(crate) fn until(self, later: Self) -> &'a [u8] {
         &self.rest[..self.rest.len() - later.rest.len()]
     }
 
     /// Passes one value.
-    pub(super) fn value(&mut self) -> Option<Value<'a>> {
+    pub(crate) fn value(&mut self) -> Option<Value<'a>> {
         Some(match self.peek()? {
             b'"' => Value::String(self.quoted()?),
             b'[' => Value::Array(self.nested(b'[', b']')?),
@@ -80,7 +85,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Passes an object, calling `member` with the key and the cursor before the value, which it has to pass.
-    pub(super) fn members(
+    pub(crate) fn members(
         &mut self,
         mut member: impl FnMut(Quoted<'a>, &mut Self) -> Option<()>,
     ) -> Option<()> {
@@ -99,7 +104,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Passes an array, calling `element` with the cursor before each element, which it has to pass.
-    pub(super) fn elements(&mut self, mut element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+    pub(crate) fn elements(&mut self, mut element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         self.take(b'[')?;
         if self.take(b']').is_some() {
             return Some(());
@@ -113,14 +118,15 @@ impl<'a> Cursor<'a> {
     }
 
     /// Passes a number without sign, fraction and exponent that fits into 32 bits.
-    pub(super) fn token_id(&mut self) -> Option<u32> {
+    pub(crate) fn token_id(&mut self) -> Option<u32> {
         self.peek()?;
         let (id, rest) = leading_digits(self.rest)?;
         self.rest = rest;
         Some(id)
     }
 
-    fn quoted(&mut self) -> Option<Quoted<'a>> {
+    /// Passes a string.
+    pub(crate) fn quoted(&mut self) -> Option<Quoted<'a>> {
         self.take(b'"')?;
         let end = closing_quote(self.rest)?;
         let (inner, rest) = self.rest.split_at(end);

@@ -10,11 +10,11 @@ macro_rules! fields {
     ($(#[$meta:meta])* $name:ident { $($field:ident),+ $(,)? }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, Default)]
-        pub(super) struct $name<'a> { $(pub(super) $field: Option<Value<'a>>),+ }
+        pub(crate) struct $name<'a> { $(pub(crate) $field: Option<Value<'a>>),+ }
 
         impl<'a> $name<'a> {
             /// Passes an object. `None` if there is none or it breaks off; what was read up to there stays.
-            pub(super) fn read(&mut self, cursor: &mut Cursor<'a>) -> Option<()> {
+            pub(crate) fn read(&mut self, cursor: &mut Cursor<'a>) -> Option<()> {
                 cursor.members(|key, cursor| {
                     let value = cursor.value()?;
                     let given = (!value.is_null()).then_some(value);
@@ -29,6 +29,8 @@ macro_rules! fields {
         }
     };
 }
+
+pub(crate) use fields;
 
 fields! {
     /// The fields of a body that any of the dialects knows.
@@ -59,12 +61,12 @@ fields! {
 }
 
 /// A string.
-pub(super) fn text(value: Option<Value<'_>>) -> Option<Cow<'_, str>> {
+pub(crate) fn text(value: Option<Value<'_>>) -> Option<Cow<'_, str>> {
     value?.string().map(|quoted| quoted.text())
 }
 
 /// A count, also one written as `32.0`.
-pub(super) fn number(value: Option<Value<'_>>) -> Option<u64> {
+pub(crate) fn number(value: Option<Value<'_>>) -> Option<u64> {
     let Value::Scalar(raw @ [b'0'..=b'9' | b'-', ..]) = value? else { return None };
     let text = std::str::from_utf8(raw).ok()?;
     text.parse().ok().or_else(|| {

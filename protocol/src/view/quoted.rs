@@ -6,20 +6,20 @@ use super::find::backslash;
 
 /// What stands between the quotes of a JSON string.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Quoted<'a>(&'a [u8]);
+pub(crate) struct Quoted<'a>(&'a [u8]);
 
 impl<'a> Quoted<'a> {
-    pub(super) fn new(raw: &'a [u8]) -> Self {
+    pub(crate) fn new(raw: &'a [u8]) -> Self {
         Self(raw)
     }
 
     /// The bytes between the quotes, escapes and all.
-    pub(super) fn raw(self) -> &'a [u8] {
+    pub(crate) fn raw(self) -> &'a [u8] {
         self.0
     }
 
     /// The text as the name of a member, where it does not matter whether it is UTF-8.
-    pub(super) fn name(self) -> Cow<'a, [u8]> {
+    pub(crate) fn name(self) -> Cow<'a, [u8]> {
         if backslash(self.0).is_none() {
             return Cow::Borrowed(self.0);
         }
@@ -27,7 +27,7 @@ impl<'a> Quoted<'a> {
     }
 
     /// The text, borrowed unless it holds escapes or is not UTF-8.
-    pub(super) fn text(self) -> Cow<'a, str> {
+    pub(crate) fn text(self) -> Cow<'a, str> {
         let raw = lossy(self.0);
         if backslash(raw.as_bytes()).is_none() {
             return raw;
@@ -38,13 +38,13 @@ impl<'a> Quoted<'a> {
     }
 
     /// Appends the text to `out`.
-    pub(super) fn append_to(self, out: &mut String) {
+    pub(crate) fn append_to(self, out: &mut String) {
         unescape(&lossy(self.0), out);
     }
 }
 
 /// `bytes` as text, with the replacement character for what is not UTF-8.
-pub(super) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+pub(crate) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     // The plain check is several times faster than the one that also finds out what is wrong.
     std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }

@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use crate::cache::Eviction;
 use crate::cost::CostModel;
+pub use crate::handoff::{EngineRole, HandoffConfig};
 use crate::preset::Preset;
 
 /// In which order waiting requests are tried (`--schedule-policy`).
@@ -91,6 +92,10 @@ pub struct EngineConfig {
     pub overlap: bool,
     /// Which moments are deadlines.
     pub pace: Pace,
+    /// What the engine does of the work on a request.
+    pub role: EngineRole,
+    /// How KV is handed over, if it is.
+    pub handoff: HandoffConfig,
 }
 
 impl EngineConfig {
@@ -114,7 +119,14 @@ impl EngineConfig {
             conservativeness: 1.0,
             overlap: false,
             pace: Pace::default(),
+            role: EngineRole::default(),
+            handoff: HandoffConfig::of(preset),
         }
+    }
+
+    /// Whether nothing is ever found in the cache.
+    pub(crate) fn caches_nothing(&self) -> bool {
+        self.disable_prefix_cache || self.role == EngineRole::Decode && !self.handoff.decode_radix_cache
     }
 
     /// Tokens of KV in whole pages.
@@ -149,9 +161,28 @@ impl EngineConfig {
         if !(self.conservativeness.is_finite() && self.conservativeness > 0.0) {
             return Err(ConfigError::Conservativeness(self.conservativeness));
         }
+        match self.role {
+            EngineRole::Whole => Ok(()),
+            EngineRole::Prefill | EngineRole::Decode => self.validate_handoff(),
+        }
+    }
+
+    fn validate_handoff(&self) -> Result<(), ConfigError> {
+        let HandoffConfig { link, kv_bytes_per_token, .. } = self.handoff;
+        if !(LEAST_BYTES_PER_SECOND..=MOST_BYTES_PER_SECOND).contains(&link.bytes_per_second) {
+            return Err(ConfigError::Bandwidth(link.bytes_per_second));
+        }
+        if !(1.0..=MOST_BYTES_PER_TOKEN).contains(&kv_bytes_per_token) {
+            return Err(ConfigError::BytesPerToken(kv_bytes_per_token));
+        }
         Ok(())
     }
 }
+
+/// A link below a megabyte per second would take longer for long prompts than times can be written.
+const LEAST_BYTES_PER_SECOND: f64 = 1e6;
+const MOST_BYTES_PER_SECOND: f64 = 1e15;
+const MOST_BYTES_PER_TOKEN: f64 = 1e9;
 
 /// KV and context below this leave no room for any request, as SGLang keeps a few tokens back.
 const LEAST_TOKENS: u64 = 16;
@@ -204,11 +235,31 @@ pub enum ConfigError {
     /// Not a usable factor.
     #[error("conservativeness is {0}; it must be a number above 0")]
     Conservativeness(f64),
+    /// Nobody would serve.
+    #[error("dp.size is 0; at least 1 rank is needed")]
+    NoRank,
+    /// Batches without requests on some rank.
+    #[error(
+        "max_running is {max_running}, shared by {ranks} ranks under DP attention; at least {ranks} is needed"
+    )]
+    TooFewToShare {
+        /// What was asked for.
+        max_running: u32,
+        /// Ranks that share it.
+        ranks: u32,
+    },
+    /// Not a usable bandwidth.
+    #[error("handoff.link.bytes_per_second is {0}; it must be from 1e6 to 1e15")]
+    Bandwidth(f64),
+    /// Not a usable size.
+    #[error("handoff.kv_bytes_per_token is {0}; it must be from 1 to 1e9")]
+    BytesPerToken(f64),
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::Link;
     use crate::preset::preset;
 
     #[test]
@@ -231,6 +282,31 @@ mod tests {
     }
 
     #[test]
+    fn an_impossible_handoff_is_refused_where_there_is_one() {
+        let good = EngineConfig::of(preset("a100-80g-llama3-8b").unwrap());
+        let link = |bytes_per_second| HandoffConfig {
+            link: Link { bytes_per_second, ..good.handoff.link },
+            ..good.handoff
+        };
+        let bytes = |kv_bytes_per_token| HandoffConfig { kv_bytes_per_token, ..good.handoff };
+        let cases = [
+            (link(0.0), "bytes_per_second"),
+            (link(f64::NAN), "bytes_per_second"),
+            (link(f64::INFINITY), "bytes_per_second"),
+            (bytes(0.0), "kv_bytes_per_token"),
+            (bytes(f64::NAN), "kv_bytes_per_token"),
+        ];
+        for (handoff, key) in cases {
+            let config = |role| EngineConfig { role, handoff, ..good.clone() };
+            for role in [EngineRole::Prefill, EngineRole::Decode] {
+                let message = config(role).validate().expect_err(key).to_string();
+                assert!(message.contains(key), "{message}");
+            }
+            assert_eq!(config(EngineRole::Whole).validate(), Ok(()));
+        }
+    }
+
+    #[test]
     fn words_name_themselves() {
         assert!(
             Schedule::ALL.iter().all(|schedule| Schedule::from_label(schedule.label()) == Some(*schedule))
@@ -238,6 +314,7 @@ mod tests {
         assert!(
             Eviction::ALL.iter().all(|eviction| Eviction::from_label(eviction.label()) == Some(*eviction))
         );
+        assert!(EngineRole::ALL.iter().all(|role| EngineRole::from_label(role.label()) == Some(*role)));
         assert_eq!((Schedule::from_label("LPM"), Eviction::from_label("")), (None, None));
     }
 

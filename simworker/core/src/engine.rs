@@ -7,9 +7,11 @@
 //! is made by [`Engine::advance`], or by any call with a later time. So requests that arrive together are batched
 //! together, and a world should deliver arrivals before it advances to the same moment.
 
+mod handoff;
 mod loads;
+mod lockstep;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 pub use crate::request::{Event, FinishReason, Refusal, RequestId, Submit};
 pub use crate::scheduler::{DecodeMoments, EngineTotals};
@@ -17,6 +19,7 @@ pub use loads::EngineLoads;
 
 use crate::config::{ConfigError, EngineConfig, Pace};
 use crate::cost::CostModel;
+use crate::handoff::EngineRole;
 use crate::limits::Limits;
 use crate::scheduler::{Launch, Request, Scheduler};
 use crate::time::Ticks;
@@ -30,11 +33,16 @@ pub struct Engine {
     max_running: u32,
     pace: Pace,
     scheduler: Scheduler,
-    /// Names of the requests that have not ended.
-    live: HashSet<RequestId>,
+    role: EngineRole,
+    /// Names of the requests that have not ended, with their rooms.
+    live: HashMap<RequestId, Option<u64>>,
+    /// Who has which room. Empty where nothing is handed over.
+    rooms: HashMap<u64, RequestId>,
     phase: Phase,
     /// The latest moment that anything was done at.
     clock: Ticks,
+    /// No pass is made before: others that it steps with are in a step. What needs no step does not wait for it.
+    not_before: Ticks,
 }
 
 /// What the engine is doing.
@@ -55,9 +63,15 @@ struct Step {
 
 /// Whether passes that are due at the end of a span of time are made in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Until {
+pub(crate) enum Until {
     Before,
     Through,
+}
+
+impl Until {
+    fn includes(self, at_ns: u64, now_ns: u64) -> bool {
+        at_ns < now_ns || at_ns == now_ns && self == Self::Through
+    }
 }
 
 impl Engine {
@@ -70,13 +84,17 @@ impl Engine {
         Ok(Self {
             cost: config.cost,
             limits: Limits::new(&config),
-            max_queued: config.max_queued,
+            // SGLang has no limit on queues of which a part waits for another engine.
+            max_queued: config.max_queued.filter(|_| config.role == EngineRole::Whole),
             max_running: config.max_running,
             pace: config.pace,
+            role: config.role,
             scheduler: Scheduler::new(config),
-            live: HashSet::new(),
+            live: HashMap::new(),
+            rooms: HashMap::new(),
             phase: Phase::Idle,
             clock: Ticks::ZERO,
+            not_before: Ticks::ZERO,
         })
     }
 
@@ -87,27 +105,40 @@ impl Engine {
     pub fn submit(&mut self, now_ns: u64, request: Submit, events: &mut Vec<Event>) -> Result<(), Refusal> {
         self.catch_up(now_ns, Until::Before, events);
         let length = self.limits.admit(request.prompt.len() as u64, u64::from(request.max_new_tokens))?;
-        if self.live.contains(&request.id) {
+        if self.live.contains_key(&request.id) {
             return Err(Refusal::DuplicateId);
         }
+        let room = self.room_of(&request)?;
         if self.max_queued.is_some_and(|most| self.scheduler.waiting_len() >= most as usize) {
             return Err(Refusal::QueueFull);
         }
-        self.live.insert(request.id);
-        self.scheduler.enqueue(Request::new(request, length, now_ns));
-        if let Phase::Idle = self.phase {
-            self.phase = Phase::Pass(self.clock.max(Ticks::from_ns(now_ns)));
-        }
+        self.live.insert(request.id, room);
+        self.rooms.extend(room.map(|room| (room, request.id)));
+        // A prefill engine makes the first token, whatever length it was asked for.
+        let length = if self.role == EngineRole::Prefill { 1 } else { length };
+        self.scheduler.enqueue(now_ns, Request::new(request, length, now_ns));
+        self.wake(now_ns);
         Ok(())
     }
 
-    /// Aborts a request at `now_ns`: one that waits ends at once, any other one with the next result that it has a
-    /// part in. False when there is no such request.
+    /// Lets an idle engine make a pass.
+    fn wake(&mut self, now_ns: u64) {
+        if let Phase::Idle = self.phase {
+            self.phase = Phase::Pass(self.clock.max(self.not_before).max(Ticks::from_ns(now_ns)));
+        }
+    }
+
+    /// Aborts a request at `now_ns`: one that waits, or whose KV is on its way, ends at once; any other one with the
+    /// next result that it has a part in. False when there is no such request.
     pub fn abort(&mut self, now_ns: u64, id: RequestId, events: &mut Vec<Event>) -> bool {
         self.catch_up(now_ns, Until::Before, events);
         let before = events.len();
         let found = self.scheduler.abort(now_ns, id, events);
         self.forget_ended(&events[before..]);
+        if found && self.role != EngineRole::Whole {
+            // Others may have waited for what it held.
+            self.wake(now_ns);
+        }
         found
     }
 
@@ -126,12 +157,13 @@ impl Engine {
     /// When [`Engine::advance`] should be called next; see [`Pace`]. None when nothing will ever happen by itself.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        match (self.phase, self.pace) {
+        let in_phase = match (self.phase, self.pace) {
             (Phase::Idle, _) => None,
             (Phase::Pass(at), _) => Some(at.ns()),
             (Phase::Step(step), Pace::Step) => Some(step.ends.ns()),
             (Phase::Step(step), Pace::Stretch) => Some(self.end_of_stretch(step).ns()),
-        }
+        };
+        in_phase.into_iter().chain(self.scheduler.handoff_due_ns()).min()
     }
 
     fn end_of_stretch(&self, step: Step) -> Ticks {
@@ -143,14 +175,17 @@ impl Engine {
         }
     }
 
-    fn catch_up(&mut self, now_ns: u64, until: Until, events: &mut Vec<Event>) {
+    pub(crate) fn catch_up(&mut self, now_ns: u64, until: Until, events: &mut Vec<Event>) {
         let before = events.len();
         loop {
+            let due_ns = self.scheduler.handoff_due_ns().unwrap_or(u64::MAX);
             match self.phase {
-                Phase::Step(step) if step.ends.ns() <= now_ns => self.complete(step, events),
-                Phase::Pass(at) if at.ns() < now_ns || at.ns() == now_ns && until == Until::Through => {
-                    self.pass(at, events);
+                Phase::Step(step) if step.ends.ns() <= now_ns.min(due_ns) => self.complete(step, events),
+                // What comes at the very moment of a pass comes before it.
+                Phase::Pass(at) if at.ns() < due_ns && until.includes(at.ns(), now_ns) => {
+                    self.pass(at, events)
                 }
+                _ if due_ns <= now_ns => self.hand_over(due_ns, events),
                 _ => break,
             }
         }
@@ -190,7 +225,8 @@ impl Engine {
     fn forget_ended(&mut self, events: &[Event]) {
         for event in events {
             if let Event::Finish { id, .. } = event {
-                self.live.remove(id);
+                let room = self.live.remove(id).flatten();
+                room.map(|room| self.rooms.remove(&room));
             }
         }
     }
@@ -241,9 +277,9 @@ impl Engine {
         if self.is_idle() && cache.free() + cache.evictable() != cache.capacity() {
             return Err("idle, yet some KV is in use".into());
         }
-        if !self.is_idle() && matches!(self.phase, Phase::Idle) {
+        if matches!(self.phase, Phase::Idle) && !self.scheduler.is_parked() {
             return Err("requests are left, yet nothing is due".into());
         }
-        Ok(())
+        self.check_rooms()
     }
 }

@@ -3,14 +3,20 @@
 pub mod cache;
 pub mod config;
 pub mod cost;
+mod dp;
 pub mod engine;
+mod handoff;
 mod limits;
+mod link;
 pub mod preset;
 mod request;
 mod scheduler;
 pub mod time;
 
 pub use config::{ConfigError, EngineConfig, Pace, Schedule};
+pub use dp::{DpConfig, LoadBalance, Ranks};
 pub use engine::{Engine, EngineLoads, EngineTotals, Event, FinishReason, Refusal, RequestId, Submit};
+pub use handoff::{EngineRole, HandoffConfig, HandoffFault, HandoffLoads};
 pub use limits::Limits;
+pub use link::{LINKS, Link, LinkPreset, link};
 pub use preset::{PRESETS, Preset, preset};

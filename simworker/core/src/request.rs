@@ -26,6 +26,10 @@ pub struct Submit {
     pub priority: i64,
     /// Requests of different namespaces share no KV; 0 is the common one.
     pub namespace: u64,
+    /// What joins it to the same request in another engine: needed in the roles
+    /// [`Prefill`](crate::EngineRole::Prefill) and [`Decode`](crate::EngineRole::Decode), and unique there among those
+    /// that have not ended.
+    pub room: Option<u64>,
 }
 
 /// What happened in an engine. Times never go back from one event to the next.
@@ -50,6 +54,30 @@ pub enum Event {
         /// How many, at most one per request.
         tokens: u32,
     },
+    /// A decode engine has slots for the whole prompt of a request: the world tells the prefill engine
+    /// ([`Engine::kv_wanted`](crate::Engine::kv_wanted)).
+    KvWanted {
+        /// Whose.
+        id: RequestId,
+        /// Its room.
+        room: u64,
+        /// When.
+        at_ns: u64,
+        /// Tokens of KV that it lacks.
+        tokens: u32,
+    },
+    /// The last byte of a request's KV has left a prefill engine and arrived: the world tells the decode engine
+    /// ([`Engine::kv_arrived`](crate::Engine::kv_arrived)). The request's end comes next.
+    KvSent {
+        /// Whose.
+        id: RequestId,
+        /// Its room.
+        room: u64,
+        /// When.
+        at_ns: u64,
+        /// Prompt tokens found in the cache when it was first scheduled.
+        cached_tokens: u32,
+    },
     /// The end of a request; every accepted one has exactly one.
     Finish {
         /// Whose.
@@ -69,6 +97,20 @@ pub enum Event {
         /// From its arrival until it was first scheduled, or until its end if it never was.
         queue_ns: u64,
     },
+}
+
+impl Event {
+    /// When it happened.
+    #[must_use]
+    pub fn at_ns(&self) -> u64 {
+        match self {
+            Self::FirstToken { at_ns, .. }
+            | Self::Step { at_ns, .. }
+            | Self::KvWanted { at_ns, .. }
+            | Self::KvSent { at_ns, .. }
+            | Self::Finish { at_ns, .. } => *at_ns,
+        }
+    }
 }
 
 /// Why a request ended.
@@ -132,6 +174,36 @@ pub enum Refusal {
         /// The limit that it reached.
         most: u64,
     },
+    /// An engine that hands KV over, or gets it, would not know whose it is.
+    #[error("Disaggregated request received without bootstrap room id.")]
+    NoRoom,
+    /// Another request of that room has not ended.
+    #[error("Bootstrap room {room} is in use by another request. Use a new one for each request.")]
+    RoomTaken {
+        /// The room.
+        room: u64,
+    },
+    /// There is no such data-parallel rank.
+    #[error("routed_dp_rank is {rank}; it must be in the range [0, {size}).")]
+    NoSuchRank {
+        /// The rank that was named.
+        rank: u32,
+        /// How many there are.
+        size: u32,
+    },
+    /// A rank was named that is not the one of the room, by which the decode side will look for it.
+    #[error(
+        "follow_bootstrap_room conflict: routed_dp_rank is {rank}, but room {room} belongs to rank {expected}. \
+         Leave the rank out, or choose a room that is {rank} modulo the number of ranks."
+    )]
+    RankAgainstRoom {
+        /// The rank that was named.
+        rank: u32,
+        /// The room.
+        room: u64,
+        /// The rank of the room.
+        expected: u32,
+    },
     /// Too many wait already.
     #[error("The request queue is full.")]
     QueueFull,
@@ -151,6 +223,6 @@ impl Refusal {
     /// `finish_reason.type = "abort"` inside a 200 response; other refusals come before there is a response.
     #[must_use]
     pub fn is_scheduler_abort(&self) -> bool {
-        matches!(self, Self::InputOverLimit { .. } | Self::QueueFull)
+        matches!(self, Self::InputOverLimit { .. } | Self::QueueFull | Self::NoRoom | Self::RoomTaken { .. })
     }
 }

@@ -3,7 +3,7 @@
 //! A decode step costs a fraction of a nanosecond more with every token of context. Sums of such steps must be the
 //! same whether they are added one by one or in closed form, so time is an integer of 2⁻³² ns and never a float.
 
-use std::ops::{Add, AddAssign, Mul};
+use std::ops::{Add, AddAssign, Div, Mul};
 
 /// Bits behind the binary point.
 const FRACTION_BITS: u32 = 32;
@@ -58,5 +58,13 @@ impl Mul<u64> for Ticks {
     type Output = Self;
     fn mul(self, times: u64) -> Self {
         Self(self.0 * u128::from(times))
+    }
+}
+
+/// Rounded down.
+impl Div<u64> for Ticks {
+    type Output = Self;
+    fn div(self, by: u64) -> Self {
+        Self(self.0 / u128::from(by))
     }
 }

@@ -1,13 +1,20 @@
 //! What is typed, and what it means. Flags have SGLang's names where SGLang has them.
 
-use clap::Parser;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use protocol::duration;
-use simworker_core::cache::Eviction;
-use simworker_core::{EngineConfig, PRESETS, Pace, Preset, Schedule, preset};
+mod resolve;
+#[cfg(test)]
+mod tests;
+mod words;
 
-use crate::config::{HostConfig, Mode, WatchConfig, WorkerConfig};
+use clap::Parser;
+use simworker_core::cache::Eviction;
+use simworker_core::{EngineRole, Link, PRESETS, Preset, Schedule};
+
+use crate::config::BOOTSTRAP_PORT;
 use crate::fault::{self, Assigned};
+use words::{
+    Balance, default_chunk, defaults, evictions, handoff, links, parse_balance, parse_interval,
+    parse_overhead, parse_speed, presets, roles, schedules,
+};
 
 /// What follows the list of flags.
 fn after_help() -> String {
@@ -125,9 +132,36 @@ pub(super) struct Args {
     /// Name the model is served under [default: --model-path].
     #[arg(long, value_name = "NAME")]
     served_model_name: Option<String>,
-    /// Data-parallel ranks of a worker; there is one.
-    #[arg(long, aliases = ["data-parallel-size", "dp"], value_name = "N", default_value_t = 1, value_parser = parse_ranks)]
+    /// Data-parallel ranks of each worker: engines behind one port.
+    #[arg(long, aliases = ["data-parallel-size", "dp"], value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=64))]
     dp_size: u32,
+    /// The ranks of a worker step together, and share --chunked-prefill-size and --max-running-requests.
+    #[arg(long)]
+    enable_dp_attention: bool,
+    /// Which rank gets a request that names none: auto (follow_bootstrap_room on prefill workers, else round_robin),
+    /// round_robin, follow_bootstrap_room, total_requests or total_tokens.
+    #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = parse_balance)]
+    load_balance_method: Balance,
+    /// What the workers do: null (all), prefill or decode.
+    #[arg(long, value_name = "MODE", default_value = EngineRole::Whole.label(), value_parser = roles())]
+    disaggregation_mode: EngineRole,
+    /// The first P workers are prefill workers, all others decode workers.
+    #[arg(long, value_name = "P", conflicts_with = "disaggregation_mode", value_parser = clap::value_parser!(u32).range(1..))]
+    prefill_workers: Option<u32>,
+    /// Port of the bootstrap server of the first prefill worker, the next ones follow; 0 takes free ports. On decode
+    /// workers: the port for requests that name none.
+    #[arg(long, value_name = "PORT", default_value_t = BOOTSTRAP_PORT)]
+    disaggregation_bootstrap_port: u16,
+    /// Decode workers keep KV of requests that have ended and find it again.
+    #[arg(long)]
+    disaggregation_decode_enable_radix_cache: bool,
+    /// Tokens that decode workers keep free for each request that holds KV.
+    #[arg(long, value_name = "TOKENS", default_value_t = handoff().num_reserved_decode_tokens)]
+    num_reserved_decode_tokens: u32,
+    /// What the KV of each prefill worker's ranks leaves through.
+    #[arg(long, value_name = "LINK", default_value = "ib-400g", value_parser = links())]
+    kv_link: Link,
     /// Answer at once from canned replies, without engines; flags about engines then show in the info routes only.
     #[arg(long)]
     instant: bool,
@@ -152,220 +186,4 @@ pub(super) struct Args {
     /// Exit when standard input closes.
     #[arg(long)]
     pub(super) exit_with_stdin: bool,
-}
-
-/// The one home of an engine's defaults.
-fn defaults() -> EngineConfig {
-    EngineConfig::of(&PRESETS[0])
-}
-
-fn default_chunk() -> i64 {
-    defaults().chunked_prefill.map_or(-1, i64::from)
-}
-
-fn presets() -> impl TypedValueParser<Value = &'static Preset> {
-    one_of(PRESETS.iter().map(|preset| preset.name), preset)
-}
-
-fn schedules() -> impl TypedValueParser<Value = Schedule> {
-    one_of(Schedule::ALL.iter().map(|schedule| schedule.label()), Schedule::from_label)
-}
-
-fn evictions() -> impl TypedValueParser<Value = Eviction> {
-    one_of(Eviction::ALL.iter().map(|eviction| eviction.label()), Eviction::from_label)
-}
-
-/// Takes one of these words, lists them in the help and in the message for any other.
-fn one_of<T: Clone + Send + Sync + 'static>(
-    words: impl Iterator<Item = &'static str>,
-    read: fn(&str) -> Option<T>,
-) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(words).try_map(move |word| read(&word).ok_or("an unknown word"))
-}
-
-fn parse_speed(text: &str) -> Result<f64, String> {
-    let speed: f64 = text.parse().map_err(|_| "a number is needed".to_owned())?;
-    if (1e-3..=1e4).contains(&speed) { Ok(speed) } else { Err("it must be between 0.001 and 10000".into()) }
-}
-
-/// Longest `--request-overhead`: an hour.
-const MOST_OVERHEAD_NS: u64 = 3_600_000_000_000;
-
-fn parse_overhead(text: &str) -> Result<u64, String> {
-    match duration::parse_ns(text) {
-        Ok(ns) if ns <= MOST_OVERHEAD_NS => Ok(ns),
-        Ok(_) => Err("it must be between 0s and 1h".into()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Nanoseconds of a number of milliseconds.
-fn parse_interval(text: &str) -> Result<u64, String> {
-    let ms: f64 = text.parse().map_err(|_| "a number of milliseconds is needed".to_owned())?;
-    if (0.0..=3.6e6).contains(&ms) {
-        Ok((ms * 1e6) as u64)
-    } else {
-        Err("it must be between 0 and 3600000".into())
-    }
-}
-
-fn parse_ranks(text: &str) -> Result<u32, &'static str> {
-    if text == "1" { Ok(1) } else { Err("a worker is one data-parallel rank; start more with --workers") }
-}
-
-impl Args {
-    /// What was typed, resolved.
-    ///
-    /// # Errors
-    /// A combination that is wrong usage, in words.
-    pub(super) fn resolve(&self) -> Result<HostConfig, String> {
-        let last = u32::from(self.port) + self.workers - 1;
-        if self.port != 0 && last > u32::from(u16::MAX) {
-            return Err(format!(
-                "--port {} leaves no ports for --workers {}; the last port is 65535",
-                self.port, self.workers
-            ));
-        }
-        Ok(HostConfig {
-            workers: self.workers,
-            host: self.host.clone(),
-            port: self.port,
-            speed: self.speed,
-            worker: self.worker(),
-            mode: match self.instant {
-                true => Mode::Instant { interval_ns: self.instant_interval_ns },
-                false => Mode::Engine,
-            },
-            watch: WatchConfig {
-                control: self.control_port.map(|port| (self.control_host.clone(), port)),
-                faults: self.fault.clone(),
-                seed: self.fault_seed,
-            },
-        })
-    }
-
-    fn worker(&self) -> WorkerConfig {
-        let model_path = self.model_path.clone().unwrap_or_else(|| self.preset.model.name.to_owned());
-        WorkerConfig {
-            engine: self.engine(),
-            preset: self.preset,
-            served_model_name: self.served_model_name.clone().unwrap_or_else(|| model_path.clone()),
-            model_path,
-            stream_interval: self.stream_interval,
-            incremental_streaming_output: self.incremental_streaming_output,
-            enable_cache_report: self.enable_cache_report,
-            health_generation: self.health_generation,
-            legacy_loads: self.legacy_loads,
-            request_overhead_ns: self.request_overhead_ns,
-        }
-    }
-
-    fn engine(&self) -> EngineConfig {
-        let chosen = Preset {
-            kv_tokens: self.kv_tokens.unwrap_or(self.preset.kv_tokens),
-            // The default for the running limit divides by the context; 0 is refused with its own message.
-            context_len: self.context_length.unwrap_or(self.preset.context_len).max(1),
-            ..*self.preset
-        };
-        let defaults = EngineConfig::of(&chosen);
-        EngineConfig {
-            page_size: self.page_size,
-            schedule: self.schedule_policy,
-            share_chunks_first: self.share_chunks_first,
-            eviction: self.radix_eviction_policy,
-            disable_prefix_cache: self.disable_radix_cache,
-            chunked_prefill: u32::try_from(self.chunked_prefill_size).ok(),
-            max_prefill_tokens: self.max_prefill_tokens,
-            max_running: self.max_running_requests.unwrap_or(defaults.max_running),
-            max_queued: self.max_queued_requests,
-            conservativeness: self.schedule_conservativeness,
-            overlap: !self.disable_overlap_schedule,
-            // Every token is delivered when it is made.
-            pace: Pace::Step,
-            ..defaults
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(flags: &str) -> Result<Args, clap::Error> {
-        Args::try_parse_from(std::iter::once("simworker").chain(flags.split_whitespace()))
-    }
-
-    fn resolve(flags: &str) -> HostConfig {
-        parse(flags).unwrap().resolve().unwrap()
-    }
-
-    #[test]
-    fn flags_become_a_configuration() {
-        let config = resolve(
-            "--workers 3 --kv-tokens 5000 --page-size 16 --schedule-policy lpm --chunked-prefill-size -1 --speed 50 \
-             --radix-eviction-policy slru --share-chunks-first --request-overhead 0.5s --preset h200-llama3-8b",
-        );
-        assert_eq!((config.workers, config.speed), (3, 50.0));
-        let engine = config.worker.engine;
-        assert_eq!((engine.kv_tokens, engine.page_size, engine.chunked_prefill), (5000, 16, None));
-        assert_eq!((engine.schedule, engine.pace, engine.max_running), (Schedule::Lpm, Pace::Step, 2048));
-        assert_eq!((engine.eviction, engine.share_chunks_first), (Eviction::Slru, true));
-        assert_eq!(config.worker.preset.name, "h200-llama3-8b");
-        assert_eq!(config.worker.request_overhead_ns, 500_000_000);
-    }
-
-    #[test]
-    fn an_interval_is_typed_in_milliseconds() {
-        let mode = |flags| resolve(flags).mode;
-        assert_eq!(mode("--instant --instant-interval-ms 2.5"), Mode::Instant { interval_ns: 2_500_000 });
-        assert_eq!(mode("--instant"), Mode::Instant { interval_ns: 0 });
-        assert_eq!(mode(""), Mode::Engine);
-    }
-
-    #[test]
-    fn without_flags_the_engine_has_its_own_defaults() {
-        let expected = EngineConfig { pace: Pace::Step, overlap: true, ..defaults() };
-        assert_eq!(resolve("").worker.engine, expected);
-        assert_eq!(resolve("").worker.request_overhead_ns, 3_000_000);
-    }
-
-    #[test]
-    fn the_model_is_named_by_its_path_unless_it_has_a_name() {
-        let names = |flags| {
-            let worker = resolve(flags).worker;
-            (worker.model_path, worker.served_model_name)
-        };
-        let of = |path: &str, name: &str| (path.to_owned(), name.to_owned());
-        let preset = PRESETS[0].model.name;
-        assert_eq!(names(""), of(preset, preset));
-        assert_eq!(names("--model-path org/model"), of("org/model", "org/model"));
-        assert_eq!(names("--model a --served-model-name b"), of("a", "b"));
-    }
-
-    #[test]
-    fn wrong_flags_name_themselves() {
-        let cases = [
-            ("--workers 0", "--workers"),
-            ("--preset h900", "a100-80g-llama3-8b"),
-            ("--schedule-policy sjf", "--schedule-policy"),
-            ("--radix-eviction-policy fifo", "slru"),
-            ("--speed 0", "--speed"),
-            ("--request-overhead 3", "write a number and a unit"),
-            ("--request-overhead 2h", "between 0s and 1h"),
-            ("--stream-interval 0", "--stream-interval"),
-            ("--dp-size 4", "--workers"),
-            ("--wrokers 2", "--wrokers"),
-        ];
-        for (flags, word) in cases {
-            let message = parse(flags).expect_err(flags).to_string();
-            assert!(message.contains(word), "{flags}: {message}");
-        }
-    }
-
-    #[test]
-    fn ports_must_fit() {
-        assert!(parse("--port 65535 --workers 2").unwrap().resolve().is_err());
-        assert!(parse("--port 65534 --workers 2").unwrap().resolve().is_ok());
-        assert!(parse("--port 0 --workers 2").unwrap().resolve().is_ok());
-    }
 }

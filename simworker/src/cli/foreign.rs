@@ -42,6 +42,8 @@ const FOREIGN: &[Foreign] = &[
     value("grammar-backend", &[]),
     value("random-seed", &[]),
     value("watchdog-timeout", &[]),
+    value("disaggregation-transfer-backend", &[]),
+    value("disaggregation-ib-device", &[]),
     value("log-level", &[]),
     value("log-level-http", &[]),
     value("log-requests-level", &[]),

@@ -17,9 +17,9 @@ use protocol::tokenizer::mix;
 pub use form::{Assigned, FaultError};
 pub(crate) use form::{from_json, merge, to_json};
 pub use plan::Point;
-pub(crate) use plan::{Cut, How, Plan, StatusAnswer};
-use table::Row;
+pub(crate) use plan::{Cut, HandoffPlan, How, Plan, StatusAnswer};
 pub use table::{Kind, Lie, Refuse, help};
+use table::{Row, Scope};
 
 /// A fault with all that was said about it.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,17 +93,30 @@ impl Faults {
 
     /// What is to happen to this request. Counts it where that matters.
     pub(crate) fn plan(&self, method: &Method, path: &str) -> Plan {
-        let Inner { active, seed, draws } = &mut *self.inner.lock();
         let mut plan = Plan::default();
+        self.apply(
+            |row, options| row.scope.covers(method, path, options.path.as_deref()),
+            |Fault { kind, options, .. }, hits| kind.plan(options, hits, &mut plan),
+        );
+        plan
+    }
+
+    /// What is to happen to this hand-off of KV. Counts it where that matters.
+    pub(crate) fn plan_handoff(&self) -> HandoffPlan {
+        let mut plan = HandoffPlan::default();
+        self.apply(|row, _| row.scope == Scope::Handoffs, |fault, _| fault.kind.plan_handoff(&mut plan));
+        plan
+    }
+
+    fn apply(&self, covers: impl Fn(&Row, &Options) -> bool, mut add: impl FnMut(&Fault, u64) -> bool) {
+        let Inner { active, seed, draws } = &mut *self.inner.lock();
         for Active { fault, hits } in active {
-            let Fault { row, kind, options, .. } = fault;
-            let covered = row.scope.covers(method, path, options.path.as_deref())
-                && options.times.is_none_or(|times| *hits < times);
-            if covered && drawn(*seed, draws, options.probability) && kind.plan(options, *hits, &mut plan) {
+            let Fault { row, options, .. } = &*fault;
+            let covered = covers(row, options) && options.times.is_none_or(|times| *hits < times);
+            if covered && drawn(*seed, draws, options.probability) && add(fault, *hits) {
                 *hits += 1;
             }
         }
-        plan
     }
 
     /// Who is refused, if anybody is.
@@ -114,6 +127,11 @@ impl Faults {
     /// How long a connection may be idle.
     pub(crate) fn idle_close(&self) -> Option<Duration> {
         self.find(|kind| if let Kind::IdleClose(span) = kind { Some(*span) } else { None })
+    }
+
+    /// Whether the process is gone.
+    pub(crate) fn dead(&self) -> bool {
+        self.find(|kind| (*kind == Kind::Die).then_some(())).is_some()
     }
 
     /// Whether loads keep their values.

@@ -16,6 +16,15 @@ pub(crate) struct Plan {
     pub(crate) close_after: bool,
 }
 
+/// All that faults do to one hand-off of KV.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct HandoffPlan {
+    /// The transfer fails.
+    pub(crate) fails: bool,
+    /// Its end is known so much later.
+    pub(crate) delay: Option<Duration>,
+}
+
 /// An answer that is made up.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StatusAnswer {

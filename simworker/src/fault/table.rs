@@ -9,7 +9,7 @@ use protocol::duration;
 use serde_json::{Map, Value};
 
 use super::Options;
-use super::plan::{Cut, How, Plan, Point, StatusAnswer};
+use super::plan::{Cut, HandoffPlan, How, Plan, Point, StatusAnswer};
 
 /// A fault, with its value.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +36,12 @@ pub enum Kind {
     Health(Vec<(u16, u32)>),
     /// Loads are not what they should be.
     Loads(Lie),
+    /// A transfer of KV from this worker fails.
+    KvFail,
+    /// KV from this worker arrives so much later.
+    KvDelay(Duration),
+    /// The process is gone.
+    Die,
 }
 
 /// Who is refused.
@@ -73,6 +79,8 @@ pub(super) enum Scope {
     Health,
     /// `/v1/loads` and `/get_load`.
     Loads,
+    /// Hand-offs of KV to decode workers.
+    Handoffs,
     /// The worker as a whole.
     Worker,
 }
@@ -231,6 +239,30 @@ pub(super) const ROWS: &[Row] = &[
         takes: OF_ROUTES,
         read: |text| lie(text).map(Kind::Loads),
     },
+    Row {
+        key: "kv-fail",
+        allowed: "on",
+        help: "transfers of KV from this prefill worker fail",
+        scope: Scope::Handoffs,
+        takes: OF_ROUTES,
+        read: |text| (text == "on").then_some(Kind::KvFail),
+    },
+    Row {
+        key: "kv-delay",
+        allowed: A_DURATION,
+        help: "decode workers hear so much later that KV from this prefill worker has arrived; its own answer is not held back",
+        scope: Scope::Handoffs,
+        takes: OF_ROUTES,
+        read: |text| span(text).map(Kind::KvDelay),
+    },
+    Row {
+        key: "die",
+        allowed: "on",
+        help: "the process is gone with all its ports and requests; without the fault it starts anew",
+        scope: Scope::Worker,
+        takes: &[],
+        read: |text| (text == "on").then_some(Kind::Die),
+    },
 ];
 
 /// The row with this key.
@@ -285,7 +317,7 @@ impl Scope {
     /// Whether a request is of this scope.
     pub(super) fn covers(self, method: &Method, path: &str, filter: Option<&str>) -> bool {
         match self {
-            Self::Worker => false,
+            Self::Worker | Self::Handoffs => false,
             Self::Health => matches!(path, "/health" | "/health_generate"),
             Self::Loads => matches!(path, "/v1/loads" | "/get_load"),
             Self::Requests => match filter {
@@ -317,7 +349,16 @@ impl Kind {
             },
             Self::Loads(Lie::Status(status)) => set(&mut plan.status, StatusAnswer::bare("loads", *status)),
             Self::Loads(lie) => set(&mut plan.lie, lie.clone()),
-            Self::Refuse(_) | Self::IdleClose(_) => false,
+            Self::Refuse(_) | Self::IdleClose(_) | Self::Die | Self::KvFail | Self::KvDelay(_) => false,
+        }
+    }
+
+    /// Adds what this fault does to a hand-off, unless a fault before it does the like; whether it was added.
+    pub(super) fn plan_handoff(&self, plan: &mut HandoffPlan) -> bool {
+        match self {
+            Self::KvFail => !std::mem::replace(&mut plan.fails, true),
+            Self::KvDelay(span) => set(&mut plan.delay, *span),
+            _ => false,
         }
     }
 }
@@ -366,6 +407,9 @@ mod tests {
             ("health", ""),
             ("loads", "{"),
             ("close-after-answer", "off"),
+            ("kv-fail", "1"),
+            ("kv-delay", "soon"),
+            ("die", "hard"),
         ] {
             assert_eq!((row(key).unwrap().read)(value), None, "{key}={value}");
         }

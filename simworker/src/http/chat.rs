@@ -26,10 +26,9 @@ pub(super) async fn chat(State(worker): State<Arc<Worker>>, headers: HeaderMap, 
 async fn answer(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
     openai::check_content_type(headers)?;
     let fields = Fields::parse(body)?;
-    openai::check_ranks(headers, &fields)?;
     let n = fields.get("n")?.unwrap_or(1);
     let prompt = RequestView::read(Dialect::Chat, body).prompt;
-    let order = Order::read(&fields, prompt, OneOrMany::One(wish(&fields)?), n)?;
+    let order = Order::read(&worker.config, headers, &fields, prompt, OneOrMany::One(wish(&fields)?), n)?;
     let options = StreamOptions::read(&fields)?;
     let stream = order.stream;
     let tickets = order.submit(worker).await?;

@@ -32,7 +32,6 @@ pub(super) async fn completions(
 async fn answer(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
     openai::check_content_type(headers)?;
     let fields = Fields::parse(body)?;
-    openai::check_ranks(headers, &fields)?;
     let max_tokens = fields.get("max_tokens")?.unwrap_or(DEFAULT_OUTPUT);
     if max_tokens == 0 {
         return Err(Failure::bad_request("max_tokens must be positive"));
@@ -40,7 +39,7 @@ async fn answer(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Resul
     let wish = Wish { output: Output::Tokens(max_tokens), ignore_eos: fields.get_or_default("ignore_eos")? };
     let n = fields.get("n")?.unwrap_or(1);
     let prompt = RequestView::read(Dialect::Completions, body).prompt;
-    let order = Order::read(&fields, prompt, OneOrMany::One(wish), n)?;
+    let order = Order::read(&worker.config, headers, &fields, prompt, OneOrMany::One(wish), n)?;
     let options = StreamOptions::read(&fields)?;
     let stream = order.stream;
     let tickets = order.submit(worker).await?;

@@ -3,20 +3,23 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
 use protocol::sglang::{
     CachedTokensDetails, FinishReason, Generated, MetaInfo, StreamError, StreamErrorMessage,
 };
 use protocol::view::{Dialect, RequestView};
-use simworker_core::FinishReason as EngineReason;
+use simworker_core::{EngineRole, FinishReason as EngineReason};
 
 use super::failure::{Api, Failure};
 use super::fields::{Fields, OneOrMany};
-use super::request::{Order, Wish, check_rank};
+use super::logprobs::Wanted;
+use super::request::{Order, Wish};
 use super::stream::{Frames, News, TokenStream, Voice, event, outcome};
 use super::{info, json};
 use crate::clock::unix_seconds;
+use crate::config::WorkerConfig;
 use crate::mailbox::{Figures, Finish};
 use crate::ticket::Ticket;
 use crate::worker::{Output, Worker};
@@ -26,19 +29,22 @@ const DEFAULT_OUTPUT: u32 = 128;
 /// The token that `matched` names when a reply ends by itself.
 pub(crate) const END_OF_TEXT: u32 = 2;
 
-pub(super) async fn generate(State(worker): State<Arc<Worker>>, body: Bytes) -> Response {
-    answer(&worker, &body).await.unwrap_or_else(|failure| failure.response(Api::Native))
+pub(super) async fn generate(State(worker): State<Arc<Worker>>, headers: HeaderMap, body: Bytes) -> Response {
+    answer(&worker, &headers, &body).await.unwrap_or_else(|failure| failure.response(Api::Native))
 }
 
-async fn answer(worker: &Arc<Worker>, body: &[u8]) -> Result<Response, Failure> {
-    let order = read(body)?;
+async fn answer(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
+    let fields = Fields::parse(body)?;
+    let logprobs = Wanted::read(&fields)?;
+    let order = read(&worker.config, headers, &fields, body)?;
     let (stream, is_batch) = (order.stream, order.is_batch || order.n > 1);
     let tickets = order.submit(worker).await?;
     if stream {
-        let frames = GenerateFrames { is_batch, incremental: worker.config.incremental_streaming_output };
+        let incremental = worker.config.incremental_streaming_output;
+        let frames = GenerateFrames { is_batch, incremental, logprobs };
         return Ok(TokenStream::new(tickets, frames, worker.config.stream_interval).response());
     }
-    whole(tickets, is_batch).await
+    whole(tickets, is_batch, logprobs.as_ref()).await
 }
 
 /// The part of `sampling_params` that the mock honours.
@@ -61,9 +67,12 @@ impl SamplingParams {
     }
 }
 
-fn read(body: &[u8]) -> Result<Order, Failure> {
-    let fields = Fields::parse(body)?;
-    check_rank(&fields)?;
+fn read(
+    config: &WorkerConfig,
+    headers: &HeaderMap,
+    fields: &Fields<'_>,
+    body: &[u8],
+) -> Result<Order, Failure> {
     let prompt = RequestView::read(Dialect::Generate, body).prompt;
     let (wishes, n) = match fields.objects("sampling_params")? {
         None => (OneOrMany::One(SamplingParams::DEFAULT.wish), None),
@@ -77,10 +86,10 @@ fn read(body: &[u8]) -> Result<Order, Failure> {
             (OneOrMany::Many(all.iter().map(|params| params.wish).collect()), n)
         }
     };
-    Order::read(&fields, prompt, wishes, n.unwrap_or(1))
+    Order::read(config, headers, fields, prompt, wishes, n.unwrap_or(1))
 }
 
-async fn whole(tickets: Vec<Ticket>, is_batch: bool) -> Result<Response, Failure> {
+async fn whole(tickets: Vec<Ticket>, is_batch: bool, logprobs: Option<&Wanted>) -> Result<Response, Failure> {
     let mut texts = Vec::with_capacity(tickets.len());
     for mut ticket in tickets {
         let (progress, ending) = ticket.end().await;
@@ -94,7 +103,10 @@ async fn whole(tickets: Vec<Ticket>, is_batch: bool) -> Result<Response, Failure
         .map(|(ticket, figures, finish, ids, text)| Generated {
             text,
             output_ids: ids,
-            meta_info: meta_info(ticket, finish.output_tokens, *figures, Some(finish)),
+            meta_info: MetaInfo {
+                logprobs: logprobs.map(|wanted| wanted.of(ticket, 0, ids)),
+                ..meta_info(ticket, finish.output_tokens, *figures, Some(finish))
+            },
             index: None,
         })
         .collect();
@@ -110,7 +122,7 @@ fn meta_info<'a>(
     figures: Figures,
     finish: Option<&'a Finish>,
 ) -> MetaInfo<'a> {
-    let Figures { cached_tokens, retractions, e2e_ns } = figures;
+    let Figures { cached_tokens, retractions, e2e_ns, dp_rank } = figures;
     MetaInfo {
         id: &ticket.rid,
         finish_reason: finish.map(|finish| reason(ticket, finish)),
@@ -121,7 +133,8 @@ fn meta_info<'a>(
         completion_tokens: tokens,
         cached_tokens,
         cached_tokens_details: CachedTokensDetails { device: cached_tokens, host: 0 },
-        dp_rank: 0,
+        dp_rank,
+        logprobs: None,
         e2e_latency: e2e_ns.map(|ns| ns as f64 / 1e9),
         response_sent_to_client_ts: unix_seconds(),
     }
@@ -129,6 +142,10 @@ fn meta_info<'a>(
 
 fn reason(ticket: &Ticket, finish: &Finish) -> FinishReason<'static> {
     match finish.reason {
+        // A prefill worker makes the first token for another one, and no reply of its own.
+        EngineReason::Length if ticket.worker.config.engine.role == EngineRole::Prefill => {
+            FinishReason::Length { length: 0 }
+        }
         EngineReason::Length if ticket.ends_by_itself => FinishReason::Stop { matched: END_OF_TEXT },
         EngineReason::Length => FinishReason::Length { length: finish.output_tokens },
         EngineReason::Abort { message } => FinishReason::Abort { message, status_code: None, err_type: None },
@@ -143,6 +160,7 @@ fn reason(ticket: &Ticket, finish: &Finish) -> FinishReason<'static> {
 struct GenerateFrames {
     is_batch: bool,
     incremental: bool,
+    logprobs: Option<Wanted>,
 }
 
 impl GenerateFrames {
@@ -161,7 +179,10 @@ impl Frames for GenerateFrames {
             &Generated {
                 text: &ticket.reply.text(from, news.tokens),
                 output_ids: &ids,
-                meta_info: meta_info(ticket, news.tokens, voice.figures, news.finish),
+                meta_info: MetaInfo {
+                    logprobs: self.logprobs.as_ref().map(|wanted| wanted.of(ticket, from, &ids)),
+                    ..meta_info(ticket, news.tokens, voice.figures, news.finish)
+                },
                 index: self.index(voice),
             },
         );

@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tokio::time::{Instant, timeout};
 
+use crate::handoff::Handoff;
 use crate::latency::Traffic;
 use crate::worker::{Job, Output, Worker};
 
@@ -36,6 +37,8 @@ pub(super) async fn health_generate(State(worker): State<Arc<Worker>>) -> Respon
         priority: 0,
         namespace: 0,
         traffic: Traffic::Probe,
+        rank: None,
+        handoff: Some(Handoff::alone()),
     };
     let Ok(mut probe) = worker.submit(job) else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
     let deadline = Instant::now() + PATIENCE;
@@ -48,5 +51,5 @@ pub(super) async fn health_generate(State(worker): State<Arc<Worker>>) -> Respon
 }
 
 fn output_tokens(worker: &Worker) -> u64 {
-    worker.report().1.generated_tokens
+    worker.report().iter().map(|(_, totals)| totals.generated_tokens).sum()
 }

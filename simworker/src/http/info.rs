@@ -29,7 +29,7 @@ pub(super) async fn model_info(State(worker): State<Arc<Worker>>) -> Response {
         load_format: "auto",
         reasoning_parser: None,
         tool_call_parser: None,
-        disaggregation_mode: "null",
+        disaggregation_mode: config.engine.role.label(),
         has_image_understanding: false,
         has_audio_understanding: false,
         model_type: "llama",
@@ -64,27 +64,30 @@ fn card(worker: &Worker) -> ModelCard<'_> {
 
 /// One flat object: the server's arguments, facts of the scheduler, and the state of each rank.
 pub(super) async fn server_info(State(worker): State<Arc<Worker>>) -> Response {
-    let (loads, _) = worker.report();
+    let report = worker.report();
     let config = &worker.config;
-    let mut state = arguments(config);
-    extend(
-        &mut state,
-        json!({
-            "effective_max_running_requests_per_dp": loads.max_running,
-            "last_gen_throughput": loads.gen_throughput,
-            "memory_usage": super::loads::memory_usage(&worker, &loads),
-        }),
-    );
+    let states = report.iter().map(|(loads, _)| {
+        let mut state = arguments(config);
+        extend(
+            &mut state,
+            json!({
+                "effective_max_running_requests_per_dp": loads.max_running,
+                "last_gen_throughput": loads.gen_throughput,
+                "memory_usage": super::loads::memory_usage(&worker, loads),
+            }),
+        );
+        state
+    });
     let mut info = arguments(config);
     extend(
         &mut info,
         json!({
-            "max_total_num_tokens": loads.max_total_tokens,
+            "max_total_num_tokens": report.first().map(|(loads, _)| loads.max_total_tokens),
             "max_req_input_len": worker.limits.max_input_len(),
             "status": "ready",
             "startup_time": worker.started(),
             "kv_events": null,
-            "internal_states": [state],
+            "internal_states": states.collect::<Vec<_>>(),
             "version": VERSION,
             "frontend": "python",
         }),
@@ -101,7 +104,7 @@ fn arguments(config: &WorkerConfig) -> Value {
         "served_model_name": config.served_model_name,
         "tp_size": config.preset.gpus,
         "pp_size": 1,
-        "dp_size": 1,
+        "dp_size": config.dp_size,
         "context_length": engine.context_len,
         "page_size": engine.page_size,
         "max_total_tokens": engine.kv_tokens,
@@ -118,10 +121,12 @@ fn arguments(config: &WorkerConfig) -> Value {
         "incremental_streaming_output": config.incremental_streaming_output,
         "enable_cache_report": config.enable_cache_report,
         "enable_metrics": true,
-        "enable_dp_attention": false,
-        "load_balance_method": "round_robin",
-        "disaggregation_mode": "null",
-        "disaggregation_bootstrap_port": 8998,
+        "enable_dp_attention": config.dp_attention,
+        "load_balance_method": config.dp().balance.label(),
+        "disaggregation_mode": engine.role.label(),
+        "disaggregation_bootstrap_port": config.bootstrap_port,
+        "disaggregation_decode_enable_radix_cache": engine.handoff.decode_radix_cache,
+        "num_reserved_decode_tokens": engine.handoff.num_reserved_decode_tokens,
     })
 }
 

@@ -9,8 +9,8 @@ use axum::routing::get;
 use hyper::header::CONTENT_TYPE;
 use protocol::loads::{DisaggregationLoad, LegacyLoad, LoadsResponse, MemoryLoad, QueueLoad, RankLoad};
 use serde::Deserialize;
-use simworker_core::EngineLoads;
 use simworker_core::engine::DecodeMoments;
+use simworker_core::{EngineLoads, HandoffLoads};
 
 use super::failure::{Api, Failure};
 use super::{info, json, metrics};
@@ -66,21 +66,23 @@ async fn loads(State(worker): State<Arc<Worker>>, Query(query): Query<LoadsQuery
 
 fn answer(worker: &Worker, query: &LoadsQuery) -> Result<Response, Failure> {
     let sections = Sections::parse(query.include.as_deref())?;
-    if let Some(rank) = query.dp_rank.as_deref().filter(|rank| *rank != "0") {
-        return Err(Failure::bad_request(format!("dp_rank is {rank}; it must be in the range [0, 1)")));
-    }
+    let (loads, timestamp) = worker.told_loads();
+    let wanted = query.dp_rank.as_deref().map(|text| parse_rank(text, loads.len())).transpose()?;
     let now = unix_seconds();
-    let load = rank_load(worker, sections);
+    let ranks = (0..).zip(&loads).filter(|(rank, _)| wanted.is_none_or(|wanted| wanted == *rank));
+    let loads: Vec<RankLoad> =
+        ranks.map(|(rank, loads)| rank_load(worker, rank, loads, timestamp, sections)).collect();
     match query.format.as_deref() {
         None | Some("json") => Ok(json(&LoadsResponse {
             timestamp: rfc3339(now),
             version: info::VERSION.to_owned(),
             accelerator: worker.config.preset.gpu.name.to_owned(),
             num_accelerators: worker.config.preset.gpus,
-            loads: vec![load],
+            loads,
         })),
         Some("prometheus") => {
-            Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE_TEXT)], prometheus(&load)).into_response())
+            let text: String = loads.iter().map(prometheus).collect();
+            Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE_TEXT)], text).into_response())
         }
         Some(other) => {
             Err(Failure::bad_request(format!("Invalid format '{other}'. Allowed: json, prometheus")))
@@ -88,19 +90,29 @@ fn answer(worker: &Worker, query: &LoadsQuery) -> Result<Response, Failure> {
     }
 }
 
-fn rank_load(worker: &Worker, sections: Sections) -> RankLoad {
-    let (loads, timestamp) = worker.told_loads();
+fn parse_rank(text: &str, ranks: usize) -> Result<u32, Failure> {
+    let known = text.parse().ok().filter(|rank| (*rank as usize) < ranks);
+    let wrong = || format!("dp_rank is {text}; it must be in the range [0, {ranks})");
+    known.ok_or_else(|| Failure::bad_request(wrong()))
+}
+
+fn rank_load(
+    worker: &Worker,
+    dp_rank: u32,
+    loads: &EngineLoads,
+    timestamp: f64,
+    sections: Sections,
+) -> RankLoad {
     RankLoad {
         timestamp,
-        dp_rank: 0,
+        dp_rank,
         num_running_reqs: loads.running,
         num_waiting_reqs: loads.waiting,
         num_waiting_uncached_tokens: loads.waiting_uncached_tokens,
         num_used_tokens: loads.used_tokens,
         num_total_tokens: loads.total_tokens,
-        // No KV is ever on its way to a regular worker.
-        num_active_tokens: loads.total_tokens,
-        num_prealloc_ready_tokens: 0,
+        num_active_tokens: loads.active_tokens,
+        num_prealloc_ready_tokens: loads.handoff.ready_tokens,
         max_total_num_tokens: loads.max_total_tokens,
         max_running_requests: loads.max_running,
         token_usage: loads.token_usage,
@@ -110,11 +122,30 @@ fn rank_load(worker: &Worker, sections: Sections) -> RankLoad {
         total_prefill_uncached_tokens: loads.total_prefill_uncached_tokens,
         total_prefill_busy_us: loads.total_prefill_busy_us,
         decode_moments: loads.decode_moments.map(moments),
-        memory: sections.memory.then(|| memory_load(worker, &loads)),
+        memory: sections.memory.then(|| memory_load(worker, loads)),
         disaggregation: sections
             .disaggregation
-            .then(|| DisaggregationLoad { mode: "null".into(), ..DisaggregationLoad::default() }),
-        queues: sections.queues.then(|| QueueLoad { waiting: loads.waiting, ..QueueLoad::default() }),
+            .then(|| disaggregation(worker.config.engine.role.label(), &loads.handoff)),
+        queues: sections.queues.then_some(QueueLoad {
+            waiting: loads.waiting,
+            grammar: 0,
+            paused: 0,
+            retracted: loads.handoff.retracted,
+            prealloc_ready: loads.handoff.ready,
+        }),
+    }
+}
+
+fn disaggregation(mode: &str, loads: &HandoffLoads) -> DisaggregationLoad {
+    DisaggregationLoad {
+        mode: mode.to_owned(),
+        prefill_bootstrap_queue_reqs: loads.bootstrap,
+        prefill_inflight_queue_reqs: loads.inflight,
+        decode_prealloc_queue_reqs: loads.prealloc,
+        decode_transfer_queue_reqs: loads.transfer,
+        decode_retracted_queue_reqs: loads.retracted,
+        kv_transfer_speed_gb_s: loads.transfer_gb_s,
+        kv_transfer_latency_ms: loads.transfer_ms,
     }
 }
 
@@ -142,20 +173,20 @@ pub(super) fn memory_usage(worker: &Worker, loads: &EngineLoads) -> serde_json::
     })
 }
 
-/// The numbers of a load as gauges: `sglang_<key>{dp_rank="0"} v`.
+/// The numbers of a load as gauges: `sglang_<key>{dp_rank="0"} v` for rank 0.
 fn prometheus(load: &RankLoad) -> String {
-    let mut text = String::new();
+    let (mut text, rank) = (String::new(), load.dp_rank);
     if let Ok(serde_json::Value::Object(entry)) = serde_json::to_value(load) {
         for (key, value) in &entry {
             match value {
                 serde_json::Value::Object(section) => {
                     let section_name = if key == "disaggregation" { "disagg" } else { key };
                     for (key, value) in section.iter().filter(|(_, value)| value.is_number()) {
-                        text += &format!("sglang_{section_name}_{key}{{dp_rank=\"0\"}} {value}\n");
+                        text += &format!("sglang_{section_name}_{key}{{dp_rank=\"{rank}\"}} {value}\n");
                     }
                 }
                 value if value.is_number() && !matches!(key.as_str(), "timestamp" | "dp_rank") => {
-                    text += &format!("sglang_{key}{{dp_rank=\"0\"}} {value}\n");
+                    text += &format!("sglang_{key}{{dp_rank=\"{rank}\"}} {value}\n");
                 }
                 _ => {}
             }
@@ -167,10 +198,11 @@ fn prometheus(load: &RankLoad) -> String {
 /// `/get_load`, which older engines have in place of `/v1/loads`.
 pub(super) async fn legacy(State(worker): State<Arc<Worker>>) -> Response {
     let (loads, _) = worker.told_loads();
-    json(&[LegacyLoad {
-        dp_rank: 0,
+    let entry = |(dp_rank, loads): (u32, &EngineLoads)| LegacyLoad {
+        dp_rank,
         num_reqs: loads.running + loads.waiting,
         num_waiting_reqs: loads.waiting,
         num_tokens: loads.total_tokens,
-    }])
+    };
+    json(&(0..).zip(&loads).map(entry).collect::<Vec<_>>())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hyper::header::CONTENT_TYPE;
-use simworker_core::{EngineLoads, EngineTotals};
+use simworker_core::{EngineLoads, EngineRole, EngineTotals};
 
 use crate::config::WorkerConfig;
 use crate::latency::{Histogram, Latencies};
@@ -15,7 +15,7 @@ use crate::worker::Worker;
 /// The content type of Prometheus' text format.
 pub(super) const CONTENT_TYPE_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What the rows are read from.
+/// What the rows are read from: one rank, or for the tokenizer's rows the sum of all.
 struct Source<'a> {
     loads: EngineLoads,
     totals: EngineTotals,
@@ -82,6 +82,27 @@ const ROWS: &[Row] = &[
         s.loads.max_total_tokens as f64 / f64::from(s.config.engine.page_size)
     }),
     gauge("context_len", "Context length in tokens.", |s| f64::from(s.config.engine.context_len)),
+    gauge("num_prefill_bootstrap_queue_reqs", "Requests that the decode side has not asked for.", |s| {
+        s.loads.handoff.bootstrap as f64
+    }),
+    gauge("num_prefill_inflight_queue_reqs", "Requests whose KV is on its way.", |s| {
+        s.loads.handoff.inflight as f64
+    }),
+    gauge("num_decode_prealloc_queue_reqs", "Requests that wait for KV slots.", |s| {
+        s.loads.handoff.prealloc as f64
+    }),
+    gauge("num_decode_transfer_queue_reqs", "Requests whose KV has not arrived.", |s| {
+        s.loads.handoff.transfer as f64
+    }),
+    gauge("pending_prealloc_token_usage", "Share of the KV that those waiting for slots will take.", |s| {
+        s.loads.handoff.pending_usage
+    }),
+    counter("num_bootstrap_failed_reqs_total", "Requests whose two sides did not find each other.", |s| {
+        s.totals.bootstrap_failed_requests as f64
+    }),
+    counter("num_transfer_failed_reqs_total", "Requests whose KV did not get through.", |s| {
+        s.totals.transfer_failed_requests as f64
+    }),
     counter("num_retracted_requests_total", "Retractions.", |s| s.totals.retractions as f64),
     counter("num_retracted_input_tokens_total", "Prompt tokens of retracted requests.", |s| {
         s.totals.retracted_input_tokens as f64
@@ -159,21 +180,30 @@ const HISTOGRAMS: &[HistogramRow] = &[
 ];
 
 pub(super) async fn metrics(State(worker): State<Arc<Worker>>) -> Response {
-    let (loads, totals, latencies) = worker.full_report();
-    let mut text = render(&Source { loads, totals, config: &worker.config });
-    render_histograms(&latencies, &worker.config.served_model_name, &mut text);
+    let (ranks, latencies) = worker.full_report();
+    let mut text = render(&ranks, &worker.config);
+    render_histograms(&latencies, &worker.config, &mut text);
     ([(CONTENT_TYPE, CONTENT_TYPE_TEXT)], text).into_response()
 }
 
-fn render_histograms(latencies: &Latencies, model: &str, text: &mut String) {
-    let model = escape(model);
+/// The labels that all series have.
+fn common(config: &WorkerConfig) -> String {
+    let engine_type = match config.engine.role {
+        EngineRole::Whole => "unified",
+        EngineRole::Prefill | EngineRole::Decode => config.engine.role.label(),
+    };
+    format!("model_name=\"{}\",engine_type=\"{engine_type}\"", escape(&config.served_model_name))
+}
+
+fn render_histograms(latencies: &Latencies, config: &WorkerConfig, text: &mut String) {
+    let common = common(config);
     let mut described = "";
     for HistogramRow { name, labels, help, value } in HISTOGRAMS {
         if described != *name {
             let _ = write!(text, "# HELP sglang:{name} {help}\n# TYPE sglang:{name} histogram\n");
             described = name;
         }
-        let labels = format!("model_name=\"{model}\",engine_type=\"unified\"{labels}");
+        let labels = format!("{common}{labels}");
         let histogram = value(latencies);
         for (bound, count) in histogram.cumulative() {
             let bound = if bound.is_finite() { format!("{bound:?}") } else { "+Inf".to_owned() };
@@ -184,22 +214,25 @@ fn render_histograms(latencies: &Latencies, model: &str, text: &mut String) {
     }
 }
 
-fn render(source: &Source<'_>) -> String {
-    let model = escape(&source.config.served_model_name);
-    let mut text = String::with_capacity(ROWS.len() * 200);
-    for Row { name, kind, labels, help, value } in ROWS {
-        let (word, ranks) = match kind {
-            Kind::SchedulerGauge => ("gauge", RANKS),
-            Kind::SchedulerCounter => ("counter", RANKS),
-            Kind::TokenizerCounter => ("counter", ""),
-        };
-        let value = value(source);
+fn render(ranks: &[(EngineLoads, EngineTotals)], config: &WorkerConfig) -> String {
+    let common = common(config);
+    let mut text = String::with_capacity(ROWS.len() * 200 * ranks.len());
+    for row in ROWS {
+        let Row { name, kind, labels, help, value } = row;
+        let word = if matches!(kind, Kind::SchedulerGauge) { "gauge" } else { "counter" };
         // Writing to a string cannot fail.
-        let _ = write!(
-            text,
-            "# HELP sglang:{name} {help}\n# TYPE sglang:{name} {word}\n\
-             sglang:{name}{{model_name=\"{model}\",engine_type=\"unified\"{ranks}{labels}}} {value}\n"
-        );
+        let _ = write!(text, "# HELP sglang:{name} {help}\n# TYPE sglang:{name} {word}\n");
+        let values =
+            ranks.iter().map(|(loads, totals)| value(&Source { loads: *loads, totals: *totals, config }));
+        if matches!(kind, Kind::TokenizerCounter) {
+            let _ = writeln!(text, "sglang:{name}{{{common}{labels}}} {}", values.sum::<f64>());
+            continue;
+        }
+        for (rank, value) in values.enumerate() {
+            // A lone rank does not name itself.
+            let dp = if ranks.len() > 1 { format!(",dp_rank=\"{rank}\"") } else { String::new() };
+            let _ = writeln!(text, "sglang:{name}{{{common}{RANKS}{dp}{labels}}} {value}");
+        }
     }
     text
 }

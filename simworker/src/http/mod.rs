@@ -9,8 +9,10 @@ mod generate;
 mod health;
 mod info;
 mod loads;
+mod logprobs;
 mod metrics;
 mod openai;
+mod placement;
 mod request;
 mod stream;
 mod tokens;
@@ -63,7 +65,7 @@ pub(crate) fn routes(worker: Arc<Worker>) -> Router {
 }
 
 /// `value` as JSON text.
-fn json_text(value: &impl Serialize) -> Vec<u8> {
+pub(crate) fn json_text(value: &impl Serialize) -> Vec<u8> {
     let mut text = Vec::with_capacity(512);
     write_json(&mut text, value);
     text

@@ -6,13 +6,12 @@ use axum::http::HeaderMap;
 use hyper::header::CONTENT_TYPE;
 use protocol::openai::{Answer, ErrorBody, Metadata, PromptTokensDetails, Usage, UsageMember};
 use serde::Serialize;
-use simworker_core::FinishReason;
+use simworker_core::{EngineRole, FinishReason};
 
 use super::failure::Failure;
 use super::fields::{Fields, OneOrMany};
 use super::generate::END_OF_TEXT;
 use super::info;
-use super::request::{check_rank, only_rank};
 use super::stream::{Voice, event, outcome};
 use crate::clock::unix_seconds;
 use crate::mailbox::{Ending, Finish};
@@ -27,17 +26,6 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::bad_request("Unsupported Media Type: Only 'application/json' is allowed"))
-}
-
-/// The header that names a data-parallel rank; it overrides the body.
-const RANK_HEADER: &str = "x-data-parallel-rank";
-
-/// Refuses a data-parallel rank that there is not.
-pub(super) fn check_ranks(headers: &HeaderMap, fields: &Fields<'_>) -> Result<(), Failure> {
-    let Some(value) = headers.get(RANK_HEADER) else { return check_rank(fields) };
-    let rank = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-    let wrong = || Failure::bad_request("Invalid X-Data-Parallel-Rank header: an integer is needed.");
-    only_rank("X-Data-Parallel-Rank", rank.ok_or_else(wrong)?)
 }
 
 /// What is the same in every answer and chunk of a request.
@@ -165,7 +153,11 @@ pub(super) fn failure_chunk(failure: &Failure, out: &mut Vec<u8>) {
 /// The words for an end: `finish_reason` and `matched_stop`.
 pub(super) fn words(ticket: &Ticket, finish: &Finish) -> (&'static str, Option<u32>) {
     match finish.reason {
-        FinishReason::Length if ticket.ends_by_itself => ("stop", Some(END_OF_TEXT)),
+        FinishReason::Length
+            if ticket.ends_by_itself && ticket.worker.config.engine.role != EngineRole::Prefill =>
+        {
+            ("stop", Some(END_OF_TEXT))
+        }
         FinishReason::Length => ("length", None),
         FinishReason::Abort { .. } | FinishReason::Error { .. } => ("abort", None),
     }

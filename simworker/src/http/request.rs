@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
+use axum::http::HeaderMap;
 use protocol::tokenizer::{Token, encode, mix};
 use protocol::view::Prompt;
 
+use simworker_core::EngineRole;
+
 use super::failure::Failure;
 use super::fields::{Fields, OneOrMany};
+use super::placement::{Count, Placement};
+use crate::config::WorkerConfig;
 use crate::latency::Traffic;
 use crate::ticket::Ticket;
 use crate::worker::{Job, Output, Worker};
@@ -28,6 +33,7 @@ pub(super) struct Order {
     rids: Option<OneOrMany<String>>,
     priority: i64,
     namespace: u64,
+    placement: Placement,
 }
 
 /// What is asked about one reply.
@@ -40,6 +46,8 @@ pub(super) struct Wish {
 impl Order {
     /// Reads what all dialects spell alike. `wishes` has one entry for all prompts, or one for each.
     pub(super) fn read(
+        config: &WorkerConfig,
+        headers: &HeaderMap,
         fields: &Fields<'_>,
         prompt: Prompt<'_>,
         wishes: OneOrMany<Wish>,
@@ -57,6 +65,8 @@ impl Order {
         if !(1..=MAX_N).contains(&n) {
             return Err(Failure::bad_request(format!("n is {n}; it must be between 1 and {MAX_N}.")));
         }
+        let count = Count { prompts: prompts.len(), n: n as usize };
+        let placement = Placement::read(config, headers, fields, count)?;
         Ok(Self {
             prompts,
             is_batch,
@@ -66,18 +76,20 @@ impl Order {
             rids: fields.get("rid")?,
             priority: fields.get_or_default("priority")?,
             namespace: namespace(fields)?,
+            placement,
         })
     }
 
     /// Sends everything into the engine. The tickets are in the order of prompts, then of answers to one prompt.
     pub(super) async fn submit(self, worker: &Arc<Worker>) -> Result<Vec<Ticket>, Failure> {
         let rids = self.rids(worker)?;
-        if self.n > 1 {
+        // Elsewhere a request without a room of its own cannot run.
+        if self.n > 1 && worker.config.engine.role == EngineRole::Whole {
             self.prefill_once(worker).await?;
         }
         let jobs = (0..rids.len()).zip(rids).map(|(index, rid)| {
             let prompt = index / self.n as usize;
-            self.job(rid, prompt, self.wishes[prompt])
+            Job { handoff: self.placement.handoff(index), ..self.job(rid, prompt, self.wishes[prompt]) }
         });
         jobs.map(|job| submit(worker, job)).collect()
     }
@@ -101,6 +113,8 @@ impl Order {
             priority: self.priority,
             namespace: self.namespace,
             traffic: if self.stream { Traffic::Streamed } else { Traffic::Whole },
+            rank: self.placement.rank,
+            handoff: None,
         }
     }
 
@@ -138,24 +152,6 @@ fn tokens(prompt: Prompt<'_>) -> Result<Vec<Arc<[Token]>>, Failure> {
         return Err(Failure::bad_request("The prompt is empty."));
     }
     Ok(all)
-}
-
-/// There is one data-parallel rank; the body may name it by its new or its old name.
-pub(super) fn check_rank(fields: &Fields<'_>) -> Result<(), Failure> {
-    for key in ["routed_dp_rank", "data_parallel_rank"] {
-        if let Some(rank) = fields.get::<i64>(key)? {
-            only_rank(key, rank)?;
-        }
-    }
-    Ok(())
-}
-
-/// Refuses a rank that there is not.
-pub(super) fn only_rank(named_by: &str, rank: i64) -> Result<(), Failure> {
-    match rank {
-        0 => Ok(()),
-        _ => Err(Failure::bad_request(format!("{named_by} is {rank}; it must be in the range [0, 1)."))),
-    }
 }
 
 /// Requests share KV only with those of the same extra key, salt and adapter.

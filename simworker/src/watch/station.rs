@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::seen::Log;
 use super::visit::SeenBody;
-use crate::fault::{Active, Fault, Faults, Plan, Refuse, to_json};
+use crate::fault::{Active, Fault, Faults, HandoffPlan, Plan, Refuse, to_json};
 use crate::instant::{AnswerBody, CannedWorker};
 use crate::worker::Worker;
 
@@ -72,6 +72,9 @@ impl Station {
             listening: watch::Sender::new(true),
         };
         this.worker.freeze_loads(this.faults.frozen());
+        if this.faults.dead() {
+            this.worker.die();
+        }
         this
     }
 
@@ -96,11 +99,27 @@ impl Station {
         self.faults.plan(request.method(), request.uri().path())
     }
 
+    /// What is to happen to this hand-off of KV.
+    pub(crate) fn hand_off(&self) -> HandoffPlan {
+        self.faults.plan_handoff()
+    }
+
     /// Changes the faults and lets them take effect.
     pub(crate) fn set_faults<T>(&self, act: impl FnOnce(&mut Vec<Active>) -> T) -> T {
-        let before = self.faults.refuse();
+        let (before, was_dead) = (self.faults.refuse(), self.faults.dead());
         let result = self.faults.edit(act);
         self.worker.freeze_loads(self.faults.frozen());
+        match (was_dead, self.faults.dead()) {
+            (false, true) => {
+                self.worker.die();
+                self.kill();
+            }
+            (true, false) => {
+                self.begin_anew();
+                self.rise();
+            }
+            _ => {}
+        }
         if self.faults.refuse() == Some(Refuse::All) && before != Some(Refuse::All) {
             self.kill();
         }
@@ -120,17 +139,36 @@ impl Station {
 
     /// Starts anew, as a process that died and came back: connections are reset, nothing is cached, and nobody
     /// listens for `down`.
-    pub(crate) fn restart(&self, down: Duration) {
-        self.worker.restart();
+    pub(crate) fn restart(self: &Arc<Self>, down: Duration) {
+        self.worker.die();
+        self.begin_anew();
+        if down.is_zero() {
+            self.rise();
+        } else {
+            *self.down_until.lock() = Some(Instant::now() + down);
+            let this = Arc::clone(self);
+            tokio::spawn(async move {
+                tokio::time::sleep(down).await;
+                this.rise();
+            });
+        }
+        self.kill();
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    fn begin_anew(&self) {
+        self.worker.begin_anew();
         if let Subject::Canned(canned) = &self.subject {
             canned.restart(self.worker.started());
         }
         self.boots.fetch_add(1, Ordering::Relaxed);
-        if !down.is_zero() {
-            *self.down_until.lock() = Some(Instant::now() + down);
+    }
+
+    /// The other ports of the process open too, unless it is to stay dead.
+    fn rise(&self) {
+        if !self.faults.dead() {
+            self.worker.rise();
         }
-        self.kill();
-        self.changed.send_modify(|count| *count += 1);
     }
 
     fn kill(&self) {
@@ -139,7 +177,7 @@ impl Station {
 
     /// Until when nobody is to listen: `Some(None)` is until further notice.
     pub(super) fn closed_until(&self) -> Option<Option<Instant>> {
-        if self.faults.refuse().is_some() {
+        if self.faults.refuse().is_some() || self.faults.dead() {
             return Some(None);
         }
         let mut down_until = self.down_until.lock();

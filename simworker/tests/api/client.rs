@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use protocol::sse::Splitter;
 use serde_json::Value;
-use simworker::config::{HostConfig, Mode, WatchConfig, WorkerConfig};
+use simworker::config::{HostConfig, Mode, Roles, WatchConfig, WorkerConfig};
 use simworker::fault::Assigned;
 use simworker::host::Host;
 use simworker_core::preset;
 
 /// Nothing here takes nearly as long; a test that hangs fails instead.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One worker.
 pub(crate) struct Worker {
@@ -82,7 +82,8 @@ impl Worker {
     }
 
     fn host(worker: WorkerConfig, speed: f64, workers: u32, mode: Mode, watch: WatchConfig) -> Self {
-        let config = HostConfig { workers, host: "127.0.0.1".into(), port: 0, speed, worker, mode, watch };
+        let (host, roles) = ("127.0.0.1".into(), Roles::Same);
+        let config = HostConfig { workers, host, port: 0, speed, worker, roles, mode, watch };
         let host = Host::start(&config).unwrap();
         let address = host.addresses()[0];
         Self { host, address }
@@ -179,12 +180,18 @@ impl Worker {
     }
 }
 
-fn defaults() -> WorkerConfig {
+pub(crate) fn defaults() -> WorkerConfig {
     let preset = preset("a100-80g-llama3-8b").unwrap();
     WorkerConfig { request_overhead_ns: 3_000_000, ..WorkerConfig::mock(preset) }
 }
 
-fn open_at(address: SocketAddr, method: &str, path: &str, content_type: &str, body: &str) -> TcpStream {
+pub(crate) fn open_at(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: &str,
+) -> TcpStream {
     let kind =
         if content_type.is_empty() { String::new() } else { format!("content-type: {content_type}\r\n") };
     let head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{kind}");

@@ -74,7 +74,7 @@ fn chunks_can_be_late() {
 #[test]
 fn a_stream_can_fall_silent() {
     both(&["stall=2chunks"], |worker| {
-        let (text, end) = drain_for(worker.send("/generate", &stream(50)), Duration::from_millis(200));
+        let (text, end) = drain_for(worker.send("/generate", &stream(50)), Duration::from_secs(1));
         assert_eq!((chunks(&text), end), (2, Err(ErrorKind::WouldBlock)));
         let seen = worker.wait_to_see("the stall is booked", |seen| seen["requests"][0]["end"] == "fault");
         assert_eq!(seen["requests"][0]["fault"], "stall");

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
 
+mod bootstrap;
 mod client;
 mod control;
 mod faults;
@@ -9,4 +10,8 @@ mod generate;
 mod info;
 mod instant;
 mod openai;
+mod pair;
+mod pair_failures;
+mod pair_wire;
+mod ranks;
 mod watch;

@@ -1,20 +1,23 @@
 //! The figures of `/v1/loads`.
 
 use super::{DecodeMoments, Engine};
+use crate::handoff::HandoffLoads;
 
 /// How busy an engine is: the core figures of SGLang's `/v1/loads`, with its meanings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EngineLoads {
     /// Requests in the decode batch; those in a prefill step are in no figure until it ends.
     pub running: u64,
-    /// Requests in the waiting queue.
+    /// Requests that wait: in the queue; for the decode side to ask; for slots, for KV on its way, on the host.
     pub waiting: u64,
     /// Tokens that the waiting requests, and the rest of a chunked one, will have to compute: an estimate.
     pub waiting_uncached_tokens: u64,
     /// Tokens of KV that requests need now. What is cached and idle does not count.
     pub used_tokens: u64,
-    /// `used_tokens`, and the lengths of the waiting requests.
+    /// `used_tokens`, and the lengths of the waiting requests that hold no KV.
     pub total_tokens: u64,
+    /// `total_tokens` without those whose KV has not arrived.
+    pub active_tokens: u64,
     /// Tokens of KV in all.
     pub max_total_tokens: u64,
     /// Most requests that run at once.
@@ -42,6 +45,8 @@ pub struct EngineLoads {
     pub total_prefill_busy_us: u64,
     /// Sums over decode steps since the start; none before the first that counts.
     pub decode_moments: Option<DecodeMoments>,
+    /// The queues of the hand-off.
+    pub handoff: HandoffLoads,
 }
 
 impl Engine {
@@ -57,6 +62,8 @@ impl Engine {
             waiting_uncached_tokens: scheduler.uncached_tokens(),
             used_tokens: used,
             total_tokens: used + scheduler.waiting_tokens(),
+            // Prompts that share a cached prefix are in use once, and on the way each.
+            active_tokens: (used + scheduler.waiting_tokens()).saturating_sub(scheduler.tokens_on_the_way()),
             max_total_tokens: cache.capacity(),
             max_running: u64::from(self.max_running),
             token_usage: used as f64 / cache.capacity() as f64,
@@ -70,6 +77,7 @@ impl Engine {
             total_prefill_uncached_tokens: totals.prefill_uncached_tokens,
             total_prefill_busy_us: totals.prefill_busy_ns / 1000,
             decode_moments: meters.moments(),
+            handoff: scheduler.handoff_loads(),
         }
     }
 }

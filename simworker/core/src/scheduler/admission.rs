@@ -55,7 +55,7 @@ impl Scheduler {
         if !self.may_admit() {
             return None;
         }
-        if self.chunked.is_none() && self.occupied() >= self.config.max_running as usize {
+        if self.chunked.is_none() && self.slots_taken() >= self.config.max_running as usize {
             self.full = true;
             return None;
         }
@@ -89,10 +89,15 @@ impl Scheduler {
         }
     }
 
+    /// Places for requests that are in use.
+    fn slots_taken(&self) -> usize {
+        self.occupied() + self.side.in_flight()
+    }
+
     fn admit_waiting(&mut self, at_ns: u64, budget: &mut Budget, parts: &mut Vec<Part>) {
         let stopped_by = loop {
             let Some(request) = self.waiting.front() else { return };
-            if self.occupied() + parts.len() >= self.config.max_running as usize {
+            if self.slots_taken() + parts.len() >= self.config.max_running as usize {
                 self.full = true;
                 return;
             }
@@ -100,6 +105,7 @@ impl Scheduler {
             let verdict = budget.offer(&self.cache, request, hold.matched_len() as u64, parts.is_empty());
             match (verdict, self.waiting.pop_if(matches!(verdict, Verdict::Take(_)))) {
                 (Verdict::Take(tokens), Some(request)) => {
+                    self.send_found(at_ns, request.id, hold.matched_len());
                     parts.push(Part(Admitted::new(request, hold, at_ns), tokens));
                 }
                 (refused, _) => {

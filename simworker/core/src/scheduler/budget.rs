@@ -113,6 +113,7 @@ mod tests {
             ignore_eos: true,
             priority: 0,
             namespace: 0,
+            room: None,
         };
         Request::new(submit, max_new, 0)
     }

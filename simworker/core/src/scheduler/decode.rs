@@ -1,7 +1,7 @@
 //! Room for the next decode step, and who gives way when there is none.
 
-use super::Scheduler;
 use super::ratio::retraction_headroom;
+use super::{Scheduler, Side};
 use crate::request::{Event, FinishReason};
 
 impl Scheduler {
@@ -52,7 +52,10 @@ impl Scheduler {
         let mut request = victim.withdraw(&mut self.cache);
         request.retractions += 1;
         self.meters.retracted(&request);
-        self.waiting.push(request);
+        match &mut self.side {
+            Side::Decode(receiver) => receiver.retract(request),
+            Side::Whole | Side::Prefill(_) => self.waiting.push(request),
+        }
         self.full = false;
         self.cache.evict_to_free(retraction_headroom(self.running.len()));
     }

@@ -1,6 +1,7 @@
 //! What is counted: totals since the start, and the figures of the last interval that SGLang reports.
 
 use super::request::Request;
+use crate::handoff::Stage;
 use crate::request::{Event, FinishReason};
 use crate::time::Ticks;
 
@@ -30,6 +31,10 @@ pub struct EngineTotals {
     pub retractions: u64,
     /// Prompt tokens of retracted requests.
     pub retracted_input_tokens: u64,
+    /// Requests that failed before the two sides of a hand-off had found each other.
+    pub bootstrap_failed_requests: u64,
+    /// Requests that failed as their KV did not get through.
+    pub transfer_failed_requests: u64,
     /// Output tokens that retracted requests had made.
     pub retracted_output_tokens: u64,
     /// Prefill steps.
@@ -126,6 +131,15 @@ impl Meters {
         self.totals.retractions += 1;
         self.totals.retracted_input_tokens += request.prompt.len() as u64;
         self.totals.retracted_output_tokens += u64::from(request.produced);
+    }
+
+    /// A request could not be handed over.
+    pub(crate) fn handoff_failed(&mut self, stage: Stage) {
+        if stage.is_bootstrap() {
+            self.totals.bootstrap_failed_requests += 1;
+        } else {
+            self.totals.transfer_failed_requests += 1;
+        }
     }
 
     /// A request has ended with this event.

@@ -7,6 +7,9 @@
 //! | [`running`], [`gaps`] | the decode batch, with costs that do not grow with it |
 //! | [`decode`], [`ratio`] | room for a decode step, retraction when there is none |
 //! | [`results`] | what a step brings: tokens, shared KV, ends |
+//! | [`side`] | what the roles of an engine add |
+//! | [`sending`] | a prefill engine's requests and their KV |
+//! | [`receiver`], [`receiving`], [`reserve`] | a decode engine's requests, and who gets slots |
 //! | [`meters`] | what is counted |
 //!
 //! The scheduler knows no time but what it is told for its events; the [engine](crate::engine) has the clock.
@@ -18,9 +21,14 @@ mod decode;
 mod gaps;
 mod meters;
 mod ratio;
+mod receiver;
+mod receiving;
 mod request;
+mod reserve;
 mod results;
 mod running;
+mod sending;
+mod side;
 mod waiting;
 
 pub use meters::{DecodeMoments, EngineTotals};
@@ -31,16 +39,21 @@ use admitted::Admitted;
 use meters::Meters;
 use ratio::NewTokenRatio;
 use results::Hidden;
-use running::RunningBatch;
+use running::{ABORTED, RunningBatch};
+use side::Side;
 use waiting::WaitingQueue;
 
 use crate::cache::{CacheConfig, Eviction, KvCache};
 use crate::config::EngineConfig;
 use crate::cost::PrefillWork;
+use crate::handoff::{Cause, Stage};
 use crate::request::{Event, FinishReason, RequestId};
 
 /// Under fcfs, the prefixes of the next waiting requests are kept recent every so many passes.
 const REFRESH_PASSES: u64 = 32;
+
+/// What SGLang says of a request that is aborted before it runs.
+const ABORTED_WAITING: FinishReason = FinishReason::Abort { message: "Abort in waiting queue" };
 
 /// Queue, batches and cache of one engine.
 #[derive(Debug)]
@@ -53,6 +66,10 @@ pub(crate) struct Scheduler {
     /// The request whose prompt is prefilled in parts, between two of them.
     chunked: Option<Admitted>,
     running: RunningBatch,
+    /// Requests that wait for another engine.
+    side: Side,
+    /// The newest members of the running batch whose joining has not been told of.
+    joined: usize,
     /// The results of the last step, between its end and the choice of the next one.
     hidden: Option<Hidden>,
     /// Admission found no room; it is not tried again until a running request leaves.
@@ -79,15 +96,17 @@ impl Scheduler {
             page_size: config.page_size,
             capacity_tokens: config.capacity(),
             eviction: config.eviction,
-            disabled: config.disable_prefix_cache,
+            disabled: config.caches_nothing(),
         });
-        let schedule = if config.disable_prefix_cache { Default::default() } else { config.schedule };
+        let schedule = if config.caches_nothing() { Default::default() } else { config.schedule };
         Self {
             cache,
             waiting: WaitingQueue::new(schedule, config.in_batch_prefix_caching),
             prefill: None,
             chunked: None,
             running: RunningBatch::new(config.page_size),
+            side: Side::new(&config),
+            joined: 0,
             hidden: None,
             full: false,
             ratio: NewTokenRatio::new(config.conservativeness),
@@ -97,7 +116,8 @@ impl Scheduler {
         }
     }
 
-    pub(crate) fn enqueue(&mut self, request: Request) {
+    /// Puts a request into the waiting queue.
+    fn queue(&mut self, request: Request) {
         if self.config.overlap {
             self.waiting.hold_back(request);
         } else {
@@ -115,11 +135,11 @@ impl Scheduler {
         self.refresh();
         let ahead = self.launch(at_ns, events);
         self.reveal(at_ns, events);
-        self.waiting.receive();
+        self.receive();
         if let Some(launch) = ahead.or_else(|| self.launch(at_ns, events)) {
             return Some(launch);
         }
-        debug_assert!(self.waiting.is_empty(), "with nothing running, the first in the queue fits");
+        debug_assert!(self.is_parked(), "with nothing running, the first in the queue fits");
         self.ratio.reset(self.running.launched());
         self.meters.idle();
         None
@@ -127,20 +147,34 @@ impl Scheduler {
 
     /// Aborts a request: a waiting one ends now, any other one with the next result that it has a part in.
     pub(crate) fn abort(&mut self, at_ns: u64, id: RequestId, events: &mut Vec<Event>) -> bool {
-        if let Some(request) = self.waiting.take(id) {
-            let reason = FinishReason::Abort { message: "Abort in waiting queue" };
-            self.end(request.finish(at_ns, reason), events);
+        if self.abort_in_handoff(at_ns, id, events) {
             return true;
         }
-        let prefilling = self.prefill.iter_mut().flat_map(PrefillBatch::members_mut);
-        let leaving = self.hidden.iter_mut().flat_map(Hidden::leaving_mut);
-        if let Some(admitted) =
-            prefilling.chain(&mut self.chunked).chain(leaving).find(|a| a.request.id == id)
-        {
-            admitted.request.aborted = true;
+        if let Some(request) = self.waiting.take(id) {
+            self.end(request.finish(at_ns, ABORTED_WAITING), events);
+            return true;
+        }
+        if let Some(request) = self.computing(id) {
+            request.stop.get_or_insert(ABORTED);
             return true;
         }
         self.running.abort(id)
+    }
+
+    /// The request of that name if it is in a prefill step, between two of them, or has just ended.
+    fn computing(&mut self, id: RequestId) -> Option<&mut Request> {
+        let prefilling = self.prefill.iter_mut().flat_map(PrefillBatch::members_mut);
+        let leaving = self.hidden.iter_mut().flat_map(Hidden::leaving_mut);
+        let mut requests = prefilling.chain(&mut self.chunked).chain(leaving).map(|a| &mut a.request);
+        requests.find(|request| request.id == id)
+    }
+
+    /// Lets those in that have come during the last step.
+    fn receive(&mut self) {
+        self.waiting.receive();
+        if let Side::Decode(receiver) = &mut self.side {
+            receiver.receive();
+        }
     }
 
     /// Empties the cache; false if a request holds a part of it.
@@ -155,7 +189,7 @@ impl Scheduler {
 
     /// How many steps from the decode step in progress on bring nothing but one more token for each.
     pub(crate) fn quiet_steps(&self) -> u64 {
-        if self.may_admit() || self.waiting.has_arrivals() {
+        if self.may_admit() || self.waiting.has_arrivals() || self.may_receive() {
             return 1;
         }
         self.running.quiet_steps(self.running.free(&self.cache) + self.cache.evictable())
@@ -166,14 +200,18 @@ impl Scheduler {
         if let Some(launch) = self.launch_prefill(at_ns) {
             return Some(launch);
         }
-        if self.running.is_empty() {
-            return None;
+        self.receive_kv(at_ns, events);
+        while !self.running.is_empty() {
+            if self.make_room(at_ns, events) {
+                return Some(self.launch_decode());
+            }
+            // The last running request has failed for lack of KV; what it held is there for the waiting ones.
+            if let Some(launch) = self.launch_prefill(at_ns) {
+                return Some(launch);
+            }
+            self.receive_kv(at_ns, events);
         }
-        if self.make_room(at_ns, events) {
-            return Some(self.launch_decode());
-        }
-        // The last running request has failed for lack of KV; what it held is there for the waiting ones.
-        self.launch_prefill(at_ns)
+        None
     }
 
     fn refresh(&mut self) {
@@ -193,6 +231,12 @@ impl Scheduler {
     fn launch_decode(&mut self) -> Launch {
         self.running.launch();
         Launch::Decode { batch: self.running.len() as u64, context: self.running.context() }
+    }
+
+    /// Reports the end of a request whose KV could not be handed over.
+    fn fail(&mut self, request: &Request, at_ns: u64, stage: Stage, cause: Cause, events: &mut Vec<Event>) {
+        self.meters.handoff_failed(stage);
+        self.end(request.finish(at_ns, stage.failed(cause)), events);
     }
 
     /// Reports the end of a request.
@@ -221,8 +265,13 @@ impl Scheduler {
         &self.running
     }
 
+    /// Requests that wait for anything, KV on its way included.
     pub(crate) fn waiting_len(&self) -> usize {
-        self.waiting.len()
+        match &self.side {
+            Side::Whole => self.waiting.len(),
+            Side::Prefill(sender) => self.waiting.len() + sender.bootstrapping_len(),
+            Side::Decode(receiver) => receiver.len(),
+        }
     }
 
     pub(crate) fn new_token_ratio(&self) -> f64 {
@@ -234,8 +283,13 @@ impl Scheduler {
         self.cache.capacity() - self.running.free(&self.cache) - self.cache.evictable()
     }
 
-    /// Tokens of the waiting requests.
+    /// Tokens of the waiting requests that hold no KV.
     pub(crate) fn waiting_tokens(&self) -> u64 {
+        self.queued_tokens() + self.side.without_kv().map(|request| request.len() as u64).sum::<u64>()
+    }
+
+    /// Tokens of the requests in the waiting queue.
+    fn queued_tokens(&self) -> u64 {
         self.waiting.iter().map(|request| request.len() as u64).sum()
     }
 
@@ -248,7 +302,7 @@ impl Scheduler {
             return rest
                 + self.waiting.iter().map(|r| (r.len() as u64).saturating_sub(r.matched)).sum::<u64>();
         }
-        rest + (self.waiting_tokens() as f64 * (1.0 - self.meters.hit_rate())) as u64
+        rest + (self.queued_tokens() as f64 * (1.0 - self.meters.hit_rate())) as u64
     }
 
     /// Proves the invariants of queue, batches and cache, in time linear in their size.
@@ -263,13 +317,23 @@ impl Scheduler {
         if self.running.free(&self.cache) > self.cache.capacity() {
             return Err("more tokens are free than there are".into());
         }
-        Ok(())
+        if self.joined > 0 {
+            return Err(format!("{} requests have joined unnoticed", self.joined));
+        }
+        let computing = self.prefill.as_ref().map_or(0, PrefillBatch::len)
+            + usize::from(self.chunked.is_some())
+            + self.hidden.as_ref().map_or(0, Hidden::leaving);
+        self.side.check(computing)
     }
 
     /// Requests that have not ended.
     pub(crate) fn requests(&self) -> usize {
         let prefilling = self.prefill.as_ref().map_or(0, PrefillBatch::len);
-        self.waiting.len() + prefilling + usize::from(self.chunked.is_some()) + self.occupied()
+        self.waiting.len()
+            + prefilling
+            + usize::from(self.chunked.is_some())
+            + self.occupied()
+            + self.side.len()
     }
 
     /// Requests that run, or have run and hold their KV until their end is known.

@@ -26,8 +26,10 @@ pub(crate) struct Request {
     pub(crate) token_ns: u64,
     pub(crate) first_run: Option<FirstRun>,
     pub(crate) retractions: u32,
-    /// It ends at the next result.
-    pub(crate) aborted: bool,
+    /// What joins it to the same request in another engine, if that has a part in it.
+    pub(crate) room: Option<u64>,
+    /// It ends at the next result, for this reason.
+    pub(crate) stop: Option<FinishReason>,
     /// The order of the queue puts it last, as another one is about to compute what it needs.
     pub(crate) waits_for_prefix: bool,
     /// What the queue's order last found in the cache for it.
@@ -44,7 +46,7 @@ pub(crate) struct FirstRun {
 impl Request {
     /// `max_new` is the length that the reply will have.
     pub(crate) fn new(submit: Submit, max_new: u32, arrived_ns: u64) -> Self {
-        let Submit { id, prompt, ignore_eos, priority, namespace, .. } = submit;
+        let Submit { id, prompt, ignore_eos, priority, namespace, room, .. } = submit;
         Self {
             id,
             prompt,
@@ -57,7 +59,8 @@ impl Request {
             token_ns: 0,
             first_run: None,
             retractions: 0,
-            aborted: false,
+            room,
+            stop: None,
             waits_for_prefix: false,
             matched: 0,
         }
@@ -101,7 +104,7 @@ impl Request {
 
     /// Why it ends, now that it does.
     pub(crate) fn reason(&self) -> FinishReason {
-        if self.aborted { FinishReason::Abort { message: "Aborted" } } else { FinishReason::Length }
+        self.stop.unwrap_or(FinishReason::Length)
     }
 
     pub(crate) fn finish(&self, at_ns: u64, reason: FinishReason) -> Event {

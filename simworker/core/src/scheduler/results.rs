@@ -9,6 +9,7 @@ use super::Scheduler;
 use super::admission::PrefillBatch;
 use super::admitted::Admitted;
 use super::meters::Meters;
+use super::side::Side;
 use crate::cache::KvCache;
 use crate::request::{Event, RequestId};
 use crate::time::Ticks;
@@ -93,6 +94,7 @@ impl Scheduler {
         let Some(batch) = self.prefill.take() else { return };
         self.meters.prefill(batch.work().new_tokens(), batch.cached(), span);
         let landed = self.land_prefill(batch);
+        self.send_chunk(at_ns);
         self.hidden = Some(landed);
         self.reveal_unless_overlapped(at_ns, events);
     }
@@ -105,7 +107,7 @@ impl Scheduler {
             let request = &mut admitted.request;
             request.produced += 1;
             self.meters.totals.generated_tokens += 1;
-            if request.aborted || request.produced >= request.max_new {
+            if request.stop.is_some() || request.produced >= request.max_new {
                 fates.push(Fate::Ended(admitted));
             } else {
                 fates.push(Fate::Joined);
@@ -114,7 +116,7 @@ impl Scheduler {
         }
         self.running.join(joining, &mut self.cache);
         match chunk {
-            Some(chunk) if chunk.request.aborted => fates.push(Fate::Cut(chunk)),
+            Some(chunk) if chunk.request.stop.is_some() => fates.push(Fate::Cut(chunk)),
             rest => self.chunked = rest,
         }
         Hidden::Prefill(fates)
@@ -145,6 +147,7 @@ impl Scheduler {
             Some(Hidden::Decode(ended)) => self.reveal_decode(ended, at_ns, events),
             Some(hidden) => self.reveal_prefill(hidden, at_ns, events),
         }
+        self.tell_joined(at_ns, events);
     }
 
     fn reveal_decode(&mut self, ended: Vec<Admitted>, at_ns: u64, events: &mut Vec<Event>) {
@@ -168,11 +171,11 @@ impl Scheduler {
                 }
                 Fate::Ended(mut admitted) => {
                     tell_token(&mut admitted, at_ns, events);
-                    finish(admitted, &mut self.cache, &mut self.meters, at_ns, events);
+                    leave(admitted, &mut self.side, &mut self.cache, &mut self.meters, at_ns, events);
                     self.full = false;
                 }
                 Fate::Cut(admitted) => {
-                    finish(admitted, &mut self.cache, &mut self.meters, at_ns, events);
+                    leave(admitted, &mut self.side, &mut self.cache, &mut self.meters, at_ns, events);
                     self.full = false;
                 }
             }
@@ -181,20 +184,39 @@ impl Scheduler {
         self.running.tell_joined(at_ns, joined);
     }
 
-    fn finish(&mut self, admitted: Admitted, at_ns: u64, events: &mut Vec<Event>) {
+    pub(super) fn finish(&mut self, admitted: Admitted, at_ns: u64, events: &mut Vec<Event>) {
         finish(admitted, &mut self.cache, &mut self.meters, at_ns, events);
         self.full = false;
     }
 }
 
 /// Tells of the token that a prefill gave: the first, or the next one of a request that had been retracted.
-fn tell_token(admitted: &mut Admitted, at_ns: u64, events: &mut Vec<Event>) {
+pub(super) fn tell_token(admitted: &mut Admitted, at_ns: u64, events: &mut Vec<Event>) {
     let request = &mut admitted.request;
     events.push(match request.produced {
         1 => Event::FirstToken { id: request.id, at_ns, cached_tokens: request.cached_tokens() },
         _ => Event::Step { at_ns, gap_ns: at_ns - request.token_ns, tokens: 1 },
     });
     request.token_ns = at_ns;
+}
+
+/// What comes after a prefill that gave the only token, or was cut short: the end, or the way to the decode side.
+fn leave(
+    mut admitted: Admitted,
+    side: &mut Side,
+    cache: &mut KvCache,
+    meters: &mut Meters,
+    at_ns: u64,
+    events: &mut Vec<Event>,
+) {
+    if let Side::Prefill(sender) = side {
+        if admitted.request.stop.is_none() {
+            admitted.checkpoint(cache);
+            return sender.send_rest(at_ns, admitted);
+        }
+        sender.cancel(at_ns, admitted.request.id);
+    }
+    finish(admitted, cache, meters, at_ns, events);
 }
 
 fn finish(admitted: Admitted, cache: &mut KvCache, meters: &mut Meters, at_ns: u64, events: &mut Vec<Event>) {

@@ -7,8 +7,12 @@
 
 use super::admitted::Admitted;
 use super::gaps::Gaps;
+use super::request::Request;
 use crate::cache::KvCache;
-use crate::request::{Event, RequestId};
+use crate::request::{Event, FinishReason, RequestId};
+
+/// What is said of a request that is aborted while it runs.
+pub(super) const ABORTED: FinishReason = FinishReason::Abort { message: "Aborted" };
 
 #[derive(Debug)]
 pub(crate) struct RunningBatch {
@@ -27,6 +31,8 @@ pub(crate) struct RunningBatch {
     context: u64,
     /// The least `ends` of all members.
     next_end: u64,
+    /// The most that prompt and reply of a member will take, as far as replies count.
+    longest: u64,
     gaps: Gaps,
 }
 
@@ -45,6 +51,11 @@ impl Member {
     }
 }
 
+/// Prompt and reply, as far as the latter counts.
+fn whole_len(request: &Request) -> u64 {
+    request.prompt.len() as u64 + request.reserve(0)
+}
+
 // === impl RunningBatch: members ===
 
 impl RunningBatch {
@@ -58,6 +69,7 @@ impl RunningBatch {
             page_begins: vec![0; page_size as usize],
             context: 0,
             next_end: u64::MAX,
+            longest: 0,
             gaps: Gaps::default(),
         }
     }
@@ -100,6 +112,7 @@ impl RunningBatch {
             let begins = self.page_begins_at(kv);
             self.page_begins[begins] += 1;
             self.next_end = self.next_end.min(ends);
+            self.longest = self.longest.max(whole_len(request));
             self.members.push(Member { admitted, joined: self.launched, ends });
         }
     }
@@ -109,7 +122,7 @@ impl RunningBatch {
         let Some(member) = self.members.iter_mut().find(|m| m.admitted.request.id == id) else {
             return false;
         };
-        member.admitted.request.aborted = true;
+        member.admitted.request.stop.get_or_insert(ABORTED);
         member.ends = self.done + 1;
         self.next_end = self.next_end.min(member.ends);
         true
@@ -124,7 +137,7 @@ impl RunningBatch {
         self.settle(cache);
         let done = self.done;
         let ended: Vec<Member> = self.members.extract_if(.., |member| member.ends <= done).collect();
-        self.find_next_end();
+        self.find_bounds();
         ended.into_iter().map(|member| self.left(member)).collect()
     }
 
@@ -136,7 +149,7 @@ impl RunningBatch {
             |member: &Member| (member.produced(self.done), usize::MAX - member.admitted.request.prompt.len());
         let (at, _) = self.members.iter().enumerate().rev().min_by_key(|(_, member)| cost(member))?;
         let victim = self.members.remove(at);
-        self.find_next_end();
+        self.find_bounds();
         let stepped = self.done > victim.joined;
         let mut admitted = self.left(victim);
         if stepped {
@@ -157,8 +170,10 @@ impl RunningBatch {
         member.admitted
     }
 
-    fn find_next_end(&mut self) {
+    fn find_bounds(&mut self) {
         self.next_end = self.members.iter().map(|member| member.ends).min().unwrap_or(u64::MAX);
+        self.longest =
+            self.members.iter().map(|member| whole_len(&member.admitted.request)).max().unwrap_or(0);
     }
 
     fn page_begins_at(&self, kv: u64) -> usize {
@@ -178,6 +193,11 @@ impl RunningBatch {
     /// Tokens with KV over all members.
     pub(crate) fn context(&self) -> u64 {
         self.context
+    }
+
+    /// The most that prompt and reply of a member will take, as far as replies count.
+    pub(crate) fn longest(&self) -> u64 {
+        self.longest
     }
 
     /// Tokens of the pool that are free once the debt is paid.

@@ -163,7 +163,7 @@ mod tests {
         let prompt: Arc<[Token]> = prompt.collect();
         let id = RequestId(id);
         Request::new(
-            Submit { id, prompt, max_new_tokens: 1, ignore_eos: true, priority: 0, namespace: 0 },
+            Submit { id, prompt, max_new_tokens: 1, ignore_eos: true, priority: 0, namespace: 0, room: None },
             1,
             0,
         )

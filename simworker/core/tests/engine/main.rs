@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "this is a test")]
 
+mod handoff;
 mod scheduling;
 mod support;
 mod sweep;

@@ -24,7 +24,15 @@ pub(crate) fn a100() -> EngineConfig {
 pub(crate) fn request(id: u64, runs: &[(u64, u32)], max_new_tokens: u32) -> Submit {
     let tokens = runs.iter().flat_map(|(block, n)| (0..*n).map(move |i| block_token(*block, i)));
     let prompt: Arc<[u32]> = tokens.collect();
-    Submit { id: RequestId(id), prompt, max_new_tokens, ignore_eos: true, priority: 0, namespace: 0 }
+    Submit {
+        id: RequestId(id),
+        prompt,
+        max_new_tokens,
+        ignore_eos: true,
+        priority: 0,
+        namespace: 0,
+        room: None,
+    }
 }
 
 pub(crate) fn submit(at_ns: u64, request: Submit) -> (u64, Act) {
@@ -111,7 +119,7 @@ pub(crate) fn tokens(events: &[Event]) -> u64 {
         .map(|event| match event {
             Event::FirstToken { .. } => 1,
             Event::Step { tokens, .. } => u64::from(*tokens),
-            Event::Finish { .. } => 0,
+            Event::Finish { .. } | Event::KvWanted { .. } | Event::KvSent { .. } => 0,
         })
         .sum()
 }

@@ -85,8 +85,11 @@ fn judge(script: &Script, limits: Limits, events: &[Event], totals: EngineTotals
     let mut ended = BTreeMap::new();
     let (mut now_ns, mut outputs) = (0, 0);
     for event in events {
-        let (Event::FirstToken { at_ns, .. } | Event::Step { at_ns, .. } | Event::Finish { at_ns, .. }) =
-            event;
+        let (Event::FirstToken { at_ns, .. }
+        | Event::Step { at_ns, .. }
+        | Event::KvWanted { at_ns, .. }
+        | Event::KvSent { at_ns, .. }
+        | Event::Finish { at_ns, .. }) = event;
         assert!(*at_ns >= now_ns, "time goes back at {event:?}");
         now_ns = *at_ns;
         let Event::Finish { id, reason, prompt_tokens, cached_tokens, output_tokens, .. } = event else {

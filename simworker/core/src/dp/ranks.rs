@@ -1,0 +1,337 @@
+//! The engines behind one front end, as one machine without a clock.
+
+use std::collections::HashMap;
+
+use super::DpConfig;
+use super::balance::Balancer;
+use crate::config::{ConfigError, EngineConfig, EngineRole, Pace};
+use crate::engine::{Engine, EngineLoads, Until};
+use crate::handoff::{HandoffFault, Wanted};
+use crate::limits::Limits;
+use crate::request::{Event, Refusal, RequestId, Submit};
+use crate::scheduler::EngineTotals;
+
+/// Data-parallel ranks behind one front end. With one rank it does exactly what a bare [`Engine`] does.
+///
+/// # Lockstep
+/// With DP attention, ranks make their scheduling passes at the same moments, and a step lasts as long as the longest
+/// of them: prefill on one rank stalls decode on the others. A rank without work takes part and waits, so a request
+/// that reaches it meanwhile starts with the next step of all.
+#[derive(Debug)]
+pub struct Ranks {
+    engines: Vec<Engine>,
+    balancer: Balancer,
+    /// Whether all ranks step together.
+    is_lockstep: bool,
+    /// Whether rooms join requests to others elsewhere. Where they do not, they say no more than where requests go.
+    has_rooms: bool,
+    /// The requests that have not ended.
+    live: HashMap<RequestId, Place>,
+    /// The rank of each of their rooms.
+    rooms: HashMap<u64, u32>,
+    /// Rooms that the decode side has asked for, before it was known which rank has them.
+    early: Wanted,
+}
+
+/// Where a request is.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    rank: u32,
+    room: Option<u64>,
+}
+
+impl Ranks {
+    /// Idle ranks with empty caches.
+    ///
+    /// # Errors
+    /// When the configuration is impossible.
+    pub fn new(config: EngineConfig, dp: DpConfig) -> Result<Self, ConfigError> {
+        if dp.size == 0 {
+            return Err(ConfigError::NoRank);
+        }
+        let is_lockstep = dp.attention && dp.size > 1;
+        if is_lockstep && config.max_running < dp.size {
+            return Err(ConfigError::TooFewToShare { max_running: config.max_running, ranks: dp.size });
+        }
+        let has_rooms = config.role != EngineRole::Whole;
+        let early = Wanted::new(config.handoff.bootstrap_timeout_ns);
+        let config = if is_lockstep { share(config, dp.size) } else { config };
+        let engines = (0..dp.size).map(|_| Engine::new(config.clone())).collect::<Result<_, _>>()?;
+        Ok(Self {
+            engines,
+            balancer: Balancer::new(dp.balance, dp.size),
+            is_lockstep,
+            has_rooms,
+            live: HashMap::new(),
+            rooms: HashMap::new(),
+            early,
+        })
+    }
+
+    /// Hands in a request at `now_ns`, to `rank` or to the one that the balancing chooses, and tells which that is.
+    ///
+    /// # Errors
+    /// When the request is not accepted. It leaves no event then, and no trace but its turn in the balancing.
+    pub fn submit(
+        &mut self,
+        now_ns: u64,
+        request: Submit,
+        rank: Option<u32>,
+        events: &mut Vec<Event>,
+    ) -> Result<u32, Refusal> {
+        self.catch_up(now_ns, Until::Before, events);
+        // The front end looks at the length before it chooses.
+        self.limits().admit(request.prompt.len() as u64, u64::from(request.max_new_tokens))?;
+        if self.live.contains_key(&request.id) {
+            return Err(Refusal::DuplicateId);
+        }
+        let (id, room) = (request.id, request.room);
+        if let Some(room) = room.filter(|room| self.rooms.contains_key(room)) {
+            return Err(Refusal::RoomTaken { room });
+        }
+        let rank = match rank {
+            Some(rank) => self.check_rank(rank, room)?,
+            None => {
+                let (engines, tokens) = (&self.engines, request.prompt.len() as u64);
+                self.balancer.choose(now_ns, room, tokens, || engines.iter().map(Engine::loads))?
+            }
+        };
+        let engine = &mut self.engines[rank as usize];
+        engine.submit(now_ns, request, events)?;
+        let room = room.filter(|_| self.has_rooms);
+        self.live.insert(id, Place { rank, room });
+        if let Some(room) = room {
+            self.rooms.insert(room, rank);
+            if self.early.take(now_ns, room) {
+                engine.kv_wanted(now_ns, room, events);
+            }
+        }
+        Ok(rank)
+    }
+
+    fn check_rank(&self, rank: u32, room: Option<u64>) -> Result<u32, Refusal> {
+        let size = self.size();
+        if rank >= size {
+            return Err(Refusal::NoSuchRank { rank, size });
+        }
+        let Some(room) = room else { return Ok(rank) };
+        match self.balancer.rank_of_room(room) {
+            Some(expected) if expected != rank => Err(Refusal::RankAgainstRoom { rank, room, expected }),
+            _ => Ok(rank),
+        }
+    }
+
+    /// Aborts a request, as [`Engine::abort`] does. False when there is no such request.
+    pub fn abort(&mut self, now_ns: u64, id: RequestId, events: &mut Vec<Event>) -> bool {
+        self.catch_up(now_ns, Until::Before, events);
+        let Some(Place { rank, .. }) = self.live.get(&id).copied() else { return false };
+        self.on(rank, events, |engine, events| engine.abort(now_ns, id, events))
+    }
+
+    /// Empties the caches. False, and nothing done, when any request has not ended.
+    pub fn flush(&mut self) -> bool {
+        self.is_idle() && self.engines.iter_mut().all(Engine::flush)
+    }
+
+    /// Does everything that is due at or before `now_ns`. Time that has passed already is no error.
+    pub fn advance(&mut self, now_ns: u64, events: &mut Vec<Event>) {
+        self.catch_up(now_ns, Until::Through, events);
+    }
+
+    /// When [`Ranks::advance`] should be called next. None when nothing will ever happen by itself.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.engines.iter().filter_map(Engine::next_deadline).min()
+    }
+}
+
+// === impl Ranks: the hand-off of KV ===
+
+impl Ranks {
+    /// The decode side wants the KV of `room`, as [`Engine::kv_wanted`]. What is wanted before its request is here is
+    /// remembered for a while.
+    pub fn kv_wanted(&mut self, now_ns: u64, room: u64, events: &mut Vec<Event>) -> bool {
+        self.catch_up(now_ns, Until::Before, events);
+        match self.rank_of(room) {
+            Some(rank) => self.on(rank, events, |engine, events| engine.kv_wanted(now_ns, room, events)),
+            None => {
+                self.early.remember(now_ns, room);
+                false
+            }
+        }
+    }
+
+    /// The KV of `room` has arrived, as [`Engine::kv_arrived`].
+    pub fn kv_arrived(
+        &mut self,
+        now_ns: u64,
+        room: u64,
+        cached_tokens: u32,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        self.catch_up(now_ns, Until::Before, events);
+        let Some(rank) = self.rooms.get(&room).copied() else { return false };
+        self.on(rank, events, |engine, events| engine.kv_arrived(now_ns, room, cached_tokens, events))
+    }
+
+    /// The hand-off of `room` has failed, as [`Engine::handoff_failed`]. Nobody waits for it any more.
+    pub fn handoff_failed(
+        &mut self,
+        now_ns: u64,
+        room: u64,
+        fault: HandoffFault,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        self.catch_up(now_ns, Until::Before, events);
+        self.early.forget(room);
+        let Some(rank) = self.rank_of(room) else { return false };
+        self.on(rank, events, |engine, events| engine.handoff_failed(now_ns, room, fault, events))
+    }
+
+    /// Whether a request of this room is here.
+    #[must_use]
+    pub fn has_room(&self, room: u64) -> bool {
+        self.rooms.contains_key(&room)
+    }
+
+    /// The rank that has a room, or will have it.
+    #[must_use]
+    pub fn rank_of(&self, room: u64) -> Option<u32> {
+        let known = self.rooms.get(&room).copied().or_else(|| self.balancer.rank_of_room(room));
+        known.or_else(|| (self.size() == 1).then_some(0))
+    }
+}
+
+// === impl Ranks: time ===
+
+impl Ranks {
+    fn catch_up(&mut self, now_ns: u64, until: Until, events: &mut Vec<Event>) {
+        let before = events.len();
+        if self.is_lockstep {
+            self.step_together(now_ns, until, events);
+        }
+        for engine in &mut self.engines {
+            engine.catch_up(now_ns, until, events);
+        }
+        if self.engines.len() > 1 {
+            // Each rank tells its own in order; the sort is stable and finds these runs.
+            events[before..].sort_by_key(Event::at_ns);
+        }
+        self.forget_ended(before, events);
+    }
+
+    /// Does what is due moment by moment, so that the ranks' steps begin and end together.
+    fn step_together(&mut self, now_ns: u64, until: Until, events: &mut Vec<Event>) {
+        while let Some(at_ns) = self.next_deadline() {
+            if at_ns > now_ns || at_ns == now_ns && until == Until::Before {
+                return;
+            }
+            for engine in &mut self.engines {
+                engine.catch_up(at_ns, Until::Through, events);
+            }
+            if let Some(end) = self.engines.iter().filter_map(Engine::step_end).max() {
+                self.engines.iter_mut().for_each(|engine| engine.hold(end));
+            }
+        }
+    }
+
+    /// Does something to one rank that all have caught up with.
+    fn on(
+        &mut self,
+        rank: u32,
+        events: &mut Vec<Event>,
+        act: impl FnOnce(&mut Engine, &mut Vec<Event>) -> bool,
+    ) -> bool {
+        let before = events.len();
+        let result = self.engines.get_mut(rank as usize).is_some_and(|engine| act(engine, events));
+        self.forget_ended(before, events);
+        result
+    }
+
+    fn forget_ended(&mut self, from: usize, events: &[Event]) {
+        for event in &events[from..] {
+            if let Event::Finish { id, .. } = event
+                && let Some(Place { room: Some(room), .. }) = self.live.remove(id)
+            {
+                self.rooms.remove(&room);
+            }
+        }
+    }
+}
+
+// === impl Ranks: what can be seen ===
+
+impl Ranks {
+    /// How many ranks there are.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.engines.len() as u32
+    }
+
+    /// Whether no request is waiting or in a batch.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    /// The requests that decode, as [`Engine::running`], rank by rank.
+    pub fn running(&self) -> impl Iterator<Item = (RequestId, u32)> {
+        self.engines.iter().flat_map(Engine::running)
+    }
+
+    /// The requests of the running batches that have been retracted before, and how often.
+    pub fn retracted(&self) -> impl Iterator<Item = (RequestId, u32)> {
+        self.engines.iter().flat_map(Engine::retracted)
+    }
+
+    /// The bounds on the length of requests, the same on each rank.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.engines[0].limits()
+    }
+
+    /// How busy a rank is.
+    ///
+    /// # Panics
+    /// When there is no such rank.
+    #[must_use]
+    pub fn loads(&self, rank: u32) -> EngineLoads {
+        self.engines[rank as usize].loads()
+    }
+
+    /// A rank's counters since the start.
+    ///
+    /// # Panics
+    /// When there is no such rank.
+    #[must_use]
+    pub fn totals(&self, rank: u32) -> EngineTotals {
+        self.engines[rank as usize].totals()
+    }
+
+    /// Proves the invariants of all ranks, in time linear in their size: for tests and debugging.
+    ///
+    /// # Errors
+    /// The first invariant that does not hold, in words.
+    pub fn check(&self) -> Result<(), String> {
+        self.engines.iter().try_for_each(Engine::check)?;
+        self.early.check()?;
+        let idle = self.engines.iter().all(Engine::is_idle);
+        if idle != self.live.is_empty() {
+            return Err(format!("{} requests have a rank, yet the ranks are idle: {idle}", self.live.len()));
+        }
+        if idle && !self.rooms.is_empty() {
+            return Err(format!("idle, yet {} rooms are taken", self.rooms.len()));
+        }
+        Ok(())
+    }
+}
+
+/// What each rank gets under DP attention. Every step counts, as it ends when the longest does.
+fn share(config: EngineConfig, ranks: u32) -> EngineConfig {
+    EngineConfig {
+        chunked_prefill: config.chunked_prefill.map(|chunk| chunk / ranks),
+        max_running: config.max_running / ranks,
+        pace: Pace::Step,
+        ..config
+    }
+}

@@ -1,0 +1,147 @@
+//! What is served on the ports of a host.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+use super::ports::{Ports, PrefillPorts};
+use crate::clock::ScaledClock;
+use crate::config::{Mode, WatchConfig};
+use crate::connection::Connections;
+use crate::fault::{Fault, Faults};
+use crate::handoff::{self, Door, Errand};
+use crate::http;
+use crate::instant::CannedWorker;
+use crate::watch::{self, Station, Subject};
+use crate::worker::Worker;
+
+/// What the thread serves.
+pub(super) struct Served {
+    pub(super) members: Vec<Member>,
+    pub(super) control: Option<TcpListener>,
+    pub(super) mode: Mode,
+    pub(super) watch: WatchConfig,
+    pub(super) clock: ScaledClock,
+}
+
+/// One worker with its ports.
+pub(super) struct Member {
+    pub(super) ports: Ports,
+    pub(super) worker: Arc<Worker>,
+    pub(super) errands: mpsc::UnboundedReceiver<Errand>,
+}
+
+impl Served {
+    /// Starts to serve it on the present runtime.
+    pub(super) fn spawn(self) {
+        let Self { members, control, mode, watch, clock } = self;
+        let mut stations = Vec::new();
+        for (index, Member { ports: Ports { http, prefill }, worker, errands }) in (0..).zip(members) {
+            // The address of a bound socket.
+            let Ok(address) = http.local_addr() else { continue };
+            let station = serve_http(http, address, &worker, index, mode, &watch, control.is_some());
+            let bootstrap = prefill.and_then(|ports| {
+                let at = ports.bootstrap.local_addr().ok()?;
+                serve_prefill(ports, at, address, &worker, station.as_ref(), clock);
+                Some(at)
+            });
+            tokio::spawn(handoff::attend_errands(worker, errands, bootstrap, clock.speed()));
+            stations.extend(station);
+        }
+        if let Some(control) = control {
+            let routes = watch::control_routes(stations);
+            tokio::spawn(async move { axum::serve(control, routes).await });
+        }
+    }
+}
+
+/// Serves clients. A worker that something is done to has a station.
+fn serve_http(
+    listener: TcpListener,
+    address: SocketAddr,
+    worker: &Arc<Worker>,
+    index: u32,
+    mode: Mode,
+    watch: &WatchConfig,
+    with_log: bool,
+) -> Option<Arc<Station>> {
+    let canned = canned(mode, index, worker);
+    let routes = http::routes(Arc::clone(worker));
+    if watch.is_off() {
+        match canned {
+            Some(canned) => drop(tokio::spawn(answer_at_once(listener, canned))),
+            None => drop(tokio::spawn(async move { axum::serve(Connections(listener), routes).await })),
+        }
+        return None;
+    }
+    let subject = canned.map_or_else(|| Subject::Engine(TowerToHyperService::new(routes)), Subject::Canned);
+    let faults = Faults::new(faults_of(watch, index), watch.seed ^ u64::from(index));
+    let station = Arc::new(Station::new(address, Arc::clone(worker), subject, faults, with_log));
+    tokio::spawn(watch::attend(Arc::clone(&station), listener));
+    Some(station)
+}
+
+/// Serves decode workers: the bootstrap server at `bootstrap`, and each rank's port.
+fn serve_prefill(
+    ports: PrefillPorts,
+    bootstrap: SocketAddr,
+    http: SocketAddr,
+    worker: &Arc<Worker>,
+    station: Option<&Arc<Station>>,
+    clock: ScaledClock,
+) {
+    let routes = handoff::bootstrap_routes(worker.life(), clock);
+    tokio::spawn(handoff::serve(ports.bootstrap, routes, worker.life()));
+    let mut doors = Vec::new();
+    for (rank, listener) in (0..).zip(ports.doors) {
+        let Ok(address) = listener.local_addr() else { continue };
+        doors.push(address);
+        let door = Door { worker: Arc::clone(worker), rank, station: station.cloned() };
+        tokio::spawn(handoff::serve(listener, handoff::rank_routes(door), worker.life()));
+    }
+    tokio::spawn(handoff::register(Arc::clone(worker), bootstrap, doors, http.port()));
+}
+
+fn canned(mode: Mode, index: u32, worker: &Arc<Worker>) -> Option<Arc<CannedWorker>> {
+    let Mode::Instant { interval_ns } = mode else { return None };
+    let (model, interval) = (&worker.config.served_model_name, Duration::from_nanos(interval_ns));
+    let routes = http::routes(Arc::clone(worker));
+    Some(Arc::new(CannedWorker::new(model, index, worker.started(), interval, routes)))
+}
+
+fn faults_of(watch: &WatchConfig, index: u32) -> Vec<Fault> {
+    let of = watch.faults.iter().filter(|assigned| assigned.worker.is_none_or(|worker| worker == index));
+    of.map(|assigned| assigned.fault.clone()).collect()
+}
+
+/// Serves canned replies with as little as possible in between.
+async fn answer_at_once(listener: TcpListener, canned: Arc<CannedWorker>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(answer_connection(stream, Arc::clone(&canned)))),
+            // Out of files: connections end.
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+async fn answer_connection(stream: TcpStream, canned: Arc<CannedWorker>) {
+    // A connection that refuses the option still works.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(|request| {
+        let canned = &canned;
+        async move { Ok::<_, Infallible>(canned.answer(request).await) }
+    });
+    // Answers are short: one buffer and one write cost less than a list of buffers.
+    let served = http1::Builder::new().writev(false).serve_connection(TokioIo::new(stream), service);
+    // However it ended, there is nobody to tell.
+    let _ = served.await;
+}
