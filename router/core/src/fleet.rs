@@ -5,38 +5,15 @@
 //! healthy, and whether it is about to leave. A worker's id is its place in the order of adding. It is never given to
 //! another one.
 
+mod models;
+mod role;
 mod scope;
 
-use crate::request::UnknownModel;
+use crate::plan::Scopes;
 use crate::{ScopeId, WorkerId};
+pub use role::{PerRole, Role};
 pub(crate) use scope::Workers;
 use scope::{Models, Scope};
-
-/// What a worker does for a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
-    /// Prefill and decode.
-    Regular,
-    /// Prefill only.
-    Prefill,
-    /// Decode only.
-    Decode,
-}
-
-impl Role {
-    /// Every role.
-    pub const ALL: [Role; 3] = [Role::Regular, Role::Prefill, Role::Decode];
-
-    /// The word used in files, metrics and answers.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        match self {
-            Role::Regular => "regular",
-            Role::Prefill => "prefill",
-            Role::Decode => "decode",
-        }
-    }
-}
 
 /// What is said of a worker when it is added.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +51,8 @@ pub(crate) struct Fleet {
     /// Place = `ScopeId`. One for "every model" of each role, then one per role and model that some worker has stated:
     /// the names that clients make up never grow it.
     scopes: Vec<Scope>,
+    /// The scopes of each model that some worker has stated.
+    models: Vec<(String, Scopes)>,
 }
 
 // === impl Worker ===
@@ -90,9 +69,7 @@ impl Worker {
 
 impl Fleet {
     pub(crate) fn new() -> Self {
-        let fixed = |role| [Models::Every, Models::Unstated].map(|models| Scope::new(role, models));
-        let scopes = Role::ALL.into_iter().flat_map(fixed).collect();
-        Self { workers: Vec::new(), next_id: 0, scopes }
+        Self { workers: Vec::new(), next_id: 0, scopes: Self::fixed_scopes(), models: Vec::new() }
     }
 
     /// Adds a worker behind all others.
@@ -142,25 +119,15 @@ impl Fleet {
         changed
     }
 
-    /// The scope of a model's workers of a role.
-    pub(crate) fn scope(&self, role: Role, model: Option<&str>) -> Result<ScopeId, UnknownModel> {
-        let place = |wanted: &Models| {
-            self.scopes.iter().position(|scope| scope.role == role && scope.models == *wanted)
-        };
-        let of = |name: &str| {
-            let is_it = |models: &Models| matches!(models, Models::One(model) if model == name);
-            self.scopes.iter().position(|scope| scope.role == role && is_it(&scope.models))
-        };
-        let base = || model.and_then(|name| name.split_once(':')).and_then(|(base, _)| of(base));
-        let others = || match self.who_may_serve_others(role) {
-            None => Err(UnknownModel),
-            Some(models) => Ok(place(&models).unwrap_or(0)),
-        };
-        match (model, model.and_then(of).or_else(base)) {
-            (_, Some(at)) => Ok(ScopeId(at as u32)),
-            (None, None) => Ok(ScopeId(place(&Models::Every).unwrap_or(0) as u32)),
-            (Some(_), None) => others().map(|at| ScopeId(at as u32)),
-        }
+    /// Sets what a worker does; whether that changed it.
+    pub(crate) fn set_role(&mut self, id: WorkerId, role: Role) -> bool {
+        let Some(at) = self.place(id) else { return false };
+        let worker = &mut self.workers[at];
+        let changed = std::mem::replace(&mut worker.role, role) != role;
+        let model = worker.model.clone();
+        self.ensure_scope(role, model.as_deref());
+        self.enlist(at);
+        changed
     }
 
     /// The model of a scope; `None` if it is not of a single one.
@@ -181,38 +148,25 @@ impl Fleet {
         self.place(id).map(|at| &self.workers[at])
     }
 
+    /// The workers that a request may mean by `target`: the one of that index in the order of adding, or those of that URL.
+    pub(crate) fn named<'s>(&'s self, target: &'s str) -> impl Iterator<Item = &'s Worker> + use<'s> {
+        let index = target.trim().parse().map(WorkerId);
+        let url = target.trim().trim_end_matches('/');
+        let is_meant = move |worker: &&Worker| match index {
+            Ok(id) => worker.id == id,
+            Err(_) => worker.url.trim_end_matches('/') == url,
+        };
+        self.workers.iter().filter(is_meant)
+    }
+
+    /// The role of a scope's workers; `None` if there is no such scope.
+    pub(crate) fn role_of(&self, scope: ScopeId) -> Option<Role> {
+        self.scopes.get(scope.0 as usize).map(|scope| scope.role)
+    }
+
     /// The workers of a scope; `None` if there is no such scope.
     pub(crate) fn workers_of(&self, scope: ScopeId) -> Option<&Workers> {
         self.scopes.get(scope.0 as usize).map(|scope| &scope.workers)
-    }
-
-    /// Who gets a request for a model that nobody has stated: everybody, as long as there is no doubt which model is
-    /// meant; otherwise those that have not said what they serve, and nobody if there are none.
-    fn who_may_serve_others(&self, role: Role) -> Option<Models> {
-        let of_unstated = |scope: &&Scope| scope.role == role && scope.models == Models::Unstated;
-        let unstated = self.scopes.iter().find(of_unstated).map_or(0, |scope| scope.workers.members.len());
-        // Those that have not said which are members of every model's scope.
-        let is_stated = |scope: &&Scope| {
-            let is_one = matches!(scope.models, Models::One(_));
-            scope.role == role && is_one && scope.workers.members.len() > unstated
-        };
-        let several = self.scopes.iter().filter(is_stated).nth(1).is_some();
-        match (several, unstated > 0) {
-            (false, _) => Some(Models::Every),
-            (true, true) => Some(Models::Unstated),
-            (true, false) => None,
-        }
-    }
-
-    fn ensure_scope(&mut self, role: Role, model: Option<&str>) {
-        let Some(model) = model else { return };
-        let models = Models::One(model.to_owned());
-        if self.scopes.iter().any(|scope| scope.role == role && scope.models == models) {
-            return;
-        }
-        let mut scope = Scope::new(role, models);
-        self.workers.iter().for_each(|worker| scope.enlist(worker));
-        self.scopes.push(scope);
     }
 
     fn enlist(&mut self, at: usize) {

@@ -96,6 +96,10 @@ pub enum Unroutable {
         /// Healthy workers in the scope that were excluded; at least 1.
         tried: usize,
     },
+    /// Every prefill worker that could have it has as many decode streams running on what it computed as it may have. One
+    /// of them will end.
+    #[error("every prefill worker that could have it has reached its limit of decode streams")]
+    DispatchLimit,
     /// The request asks for a worker that cannot have it.
     #[error("the target worker that was asked for is not available")]
     TargetUnavailable,

@@ -2,12 +2,14 @@
 //!
 //! Every assignment is booked here, on every path and under every policy, and gives a lease. Ending the lease takes back
 //! exactly what it had added, once: a counter cannot drift, because what is subtracted is read from the lease and not from
-//! the caller. A worker that is removed keeps its account until its last lease has ended.
+//! the caller. A worker that is removed keeps its account until its last lease has ended, and the last one on another
+//! worker that goes on with what it computed.
 
+mod check;
 mod cursor;
 pub(crate) mod loads;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::WorkerId;
 use crate::breaker::{Breaker, BreakerChange, BreakerConfig, BreakerView, Gate, Pass};
@@ -95,6 +97,8 @@ struct Lease {
     looked: u64,
     /// By which it was let through; absent without a breaker.
     pass: Option<Pass>,
+    /// The prefill worker that computed its prompt; absent where its own worker does.
+    source: Option<WorkerId>,
 }
 
 /// One worker's account.
@@ -109,6 +113,8 @@ pub(crate) struct Account {
     feed: Option<Feed>,
     /// Absent where breakers are off.
     breaker: Option<Breaker>,
+    /// Leases on other workers that go on with what this one computed.
+    derived: u64,
     /// The worker has left the fleet.
     retired: bool,
 }
@@ -188,6 +194,11 @@ impl Account {
         self.tally
     }
 
+    /// Legs on other workers that go on with what this one computed and have not ended.
+    pub(crate) fn derived(&self) -> u64 {
+        self.derived
+    }
+
     /// The worker's last load report brought up to `now_ns`; `None` if there is none or it has expired.
     pub(crate) fn reported(&self, now_ns: u64) -> Option<ReportedLoad> {
         self.feed.as_ref()?.reported(now_ns, self.load)
@@ -195,7 +206,7 @@ impl Account {
 
     /// Whether the worker's breaker lets a request through.
     pub(crate) fn gate(&self, now_ns: u64) -> Gate {
-        self.breaker.map_or(Gate::Admits, |breaker| breaker.gate(now_ns))
+        self.breaker.as_ref().map_or(Gate::Admits, |breaker| breaker.gate(now_ns))
     }
 
     /// The worker's breaker at `now_ns`.
@@ -251,6 +262,7 @@ impl Ledger {
             tally: Tally::default(),
             feed,
             breaker: self.breaker.map(Breaker::new),
+            derived: 0,
             retired: false,
         });
     }
@@ -268,7 +280,7 @@ impl Ledger {
         }
     }
 
-    /// Closes the account of a worker that has left, now or when its last lease ends.
+    /// Closes the account of a worker that has left, now or when the last lease ends that it says something of.
     pub(crate) fn retire(&mut self, worker: WorkerId) {
         if let Some(at) = self.place(worker) {
             self.accounts[at].retired = true;
@@ -277,8 +289,17 @@ impl Ledger {
     }
 
     /// Books a leg on a worker that has an account.
-    /// `looked` is the index's clock when its prompt was looked up.
-    pub(crate) fn book(&mut self, now_ns: u64, worker: WorkerId, prompt_tokens: u64, looked: u64) -> LeaseId {
+    ///
+    /// `looked` is the index's clock when its prompt was looked up; `source` the worker that computes its prompt, if that
+    /// is another one, which has an account as well.
+    pub(crate) fn book(
+        &mut self,
+        now_ns: u64,
+        worker: WorkerId,
+        prompt_tokens: u64,
+        looked: u64,
+        source: Option<WorkerId>,
+    ) -> LeaseId {
         self.bookings += 1;
         let id = LeaseId(self.bookings);
         let prompt_tokens = prompt_tokens.min(MAX_LEASE_TOKENS);
@@ -287,11 +308,14 @@ impl Ledger {
         if let Some(at) = place {
             let account = &mut self.accounts[at];
             let pass = account.breaker.as_mut().map(|breaker| breaker.book(now_ns));
-            let lease = Lease { worker, prompt_tokens, output_tokens: 0, queued: true, looked, pass };
+            let lease = Lease { worker, prompt_tokens, output_tokens: 0, queued: true, looked, pass, source };
             account.tally.assigned += 1;
             account.change(now_ns, |load| load.add(lease.load()));
             account.begin(looked, id);
             self.leases.insert(id, lease);
+            if let Some(at) = source.and_then(|source| self.place(source)) {
+                self.accounts[at].derived += 1;
+            }
         }
         id
     }
@@ -319,6 +343,10 @@ impl Ledger {
             if let (Some(breaker), Some(pass)) = (&mut account.breaker, lease.pass) {
                 change = breaker.settle(now_ns, pass, outcome);
             }
+            self.drop_if_done(at);
+        }
+        if let Some(at) = lease.source.and_then(|source| self.place(source)) {
+            Load::take(&mut self.accounts[at].derived, 1);
             self.drop_if_done(at);
         }
         let worker = lease.worker;
@@ -354,35 +382,6 @@ impl Ledger {
         self.leases.len()
     }
 
-    /// Whether every account equals the sum of its leases, and the permits of its breaker are in their hands.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let mut sums: BTreeMap<WorkerId, Load> = BTreeMap::new();
-        for lease in self.leases.values() {
-            sums.entry(lease.worker).or_default().add(lease.load());
-        }
-        for account in &self.accounts {
-            let own = self.leases.values().filter(|lease| lease.worker == account.worker);
-            if let Some(breaker) = account.breaker {
-                let permits = breaker.check(own.filter_map(|lease| lease.pass));
-                permits.map_err(|why| format!("{:?}: {why}", account.worker))?;
-            }
-            let own = self.leases.iter().filter(|(_, lease)| lease.worker == account.worker && lease.queued);
-            let computing: BTreeSet<_> = own.map(|(id, lease)| (lease.looked, *id)).collect();
-            if !account.computing.iter().eq(&computing) {
-                let listed = &account.computing;
-                return Err(format!("{:?}: {listed:?} are listed, queued are {computing:?}", account.worker));
-            }
-            let sum = sums.remove(&account.worker).unwrap_or_default();
-            if sum != account.load {
-                return Err(format!(
-                    "{:?}: the account says {:?}, its leases {sum:?}",
-                    account.worker, account.load
-                ));
-            }
-        }
-        if sums.is_empty() { Ok(()) } else { Err(format!("leases without an account: {sums:?}")) }
-    }
-
     /// Changes a lease, and its worker's account by the difference.
     fn revise(&mut self, now_ns: u64, id: LeaseId, change: impl FnOnce(&mut Lease)) -> bool {
         let Some(lease) = self.leases.get_mut(&id) else { return false };
@@ -406,7 +405,7 @@ impl Ledger {
 
     fn drop_if_done(&mut self, at: usize) {
         let account = &self.accounts[at];
-        if account.retired && account.load.requests == 0 {
+        if account.retired && account.load.requests == 0 && account.derived == 0 {
             self.accounts.remove(at);
         }
     }

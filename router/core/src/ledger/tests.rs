@@ -48,8 +48,8 @@ fn only_an_answer_of_500_or_above_is_a_failure_and_a_full_queue_is_none() {
 fn a_leg_is_counted_in_requests_and_tokens_until_it_ends() {
     let mut ledger = ledger(None);
     let now = |ledger: &Ledger| ledger.accounts()[0].load();
-    let a = ledger.book(0, W, 100, 0);
-    let b = ledger.book(0, W, 50, 0);
+    let a = ledger.book(0, W, 100, 0, None);
+    let b = ledger.book(0, W, 50, 0, None);
     assert_eq!(now(&ledger), load(2, 150, 150));
     ledger.progress(1, a, 3);
     assert_eq!(now(&ledger), load(2, 150, 153), "progress alone does not take a prompt out of the queue");
@@ -70,9 +70,9 @@ fn a_leg_is_counted_in_requests_and_tokens_until_it_ends() {
 #[test]
 fn a_lease_ends_once_and_its_id_never_comes_back() {
     let mut ledger = ledger(None);
-    let a = ledger.book(0, W, 100, 0);
+    let a = ledger.book(0, W, 100, 0, None);
     assert!(ledger.finish(1, a, Outcome::Failed).existed);
-    let b = ledger.book(2, W, 100, 0);
+    let b = ledger.book(2, W, 100, 0, None);
     assert_ne!(a, b);
     assert!(!ledger.finish(3, a, DONE).existed && !ledger.first_token(3, a) && !ledger.progress(3, a, 1));
     assert!(!ledger.finish(3, LeaseId(99), DONE).existed, "a lease that never was");
@@ -82,7 +82,7 @@ fn a_lease_ends_once_and_its_id_never_comes_back() {
 #[test]
 fn absurd_lengths_do_no_harm() {
     let mut ledger = ledger(None);
-    let leases: Vec<LeaseId> = (0..100).map(|_| ledger.book(0, W, u64::MAX, 0)).collect();
+    let leases: Vec<LeaseId> = (0..100).map(|_| ledger.book(0, W, u64::MAX, 0, None)).collect();
     leases.iter().for_each(|lease| assert!(ledger.progress(0, *lease, u64::MAX)));
     assert_eq!(ledger.accounts()[0].load().tokens, 200 * MAX_LEASE_TOKENS);
     leases.iter().for_each(|lease| assert!(ledger.finish(0, *lease, DONE).existed));
@@ -92,7 +92,7 @@ fn absurd_lengths_do_no_harm() {
 #[test]
 fn the_account_of_a_removed_worker_stays_until_its_last_leg_has_ended() {
     let mut ledger = ledger(None);
-    let a = ledger.book(0, W, 100, 0);
+    let a = ledger.book(0, W, 100, 0, None);
     ledger.retire(W);
     assert_eq!(ledger.accounts().len(), 1);
     assert!(ledger.finish(1, a, DONE).existed);
@@ -105,10 +105,10 @@ fn the_account_of_a_removed_worker_stays_until_its_last_leg_has_ended() {
 #[test]
 fn a_report_is_corrected_by_what_was_booked_and_finished_since_it_was_asked_for() {
     let mut ledger = ledger(Some(TTL_NS));
-    let before = ledger.book(10, W, 100, 0);
+    let before = ledger.book(10, W, 100, 0, None);
     assert_eq!(reported(&ledger, 10), None, "unknown until it is told");
     // Asked at 20, answered at 40: it has `before` and 7 requests of other routers.
-    let between = ledger.book(30, W, 40, 0);
+    let between = ledger.book(30, W, 40, 0, None);
     ledger.report(20, W, Some(report(8, 900)));
     assert_eq!(reported(&ledger, 40), Some((9, 940)), "one was booked between question and answer");
     ledger.progress(50, between, 5);
@@ -123,7 +123,7 @@ fn a_report_is_corrected_by_what_was_booked_and_finished_since_it_was_asked_for(
 #[test]
 fn a_worker_has_at_least_the_requests_that_are_in_flight_from_here_and_never_less_than_nothing() {
     let mut ledger = ledger(Some(TTL_NS));
-    let leases: Vec<LeaseId> = (0..5).map(|_| ledger.book(10, W, 100, 0)).collect();
+    let leases: Vec<LeaseId> = (0..5).map(|_| ledger.book(10, W, 100, 0, None)).collect();
     ledger.report(20, W, Some(report(0, 30)));
     assert_eq!(reported(&ledger, 20), Some((5, 30)), "all five may be in prefill, and share their prompt");
     leases.iter().take(4).for_each(|lease| assert!(ledger.finish(30, *lease, DONE).existed));
@@ -154,7 +154,7 @@ proptest! {
         for (pause_ns, what, number) in steps {
             now_ns += pause_ns;
             match what {
-                0 | 1 => legs.push(Leg { lease: ledger.book(now_ns, W, 10, 0), booked_ns: now_ns, ended_ns: None }),
+                0 | 1 => legs.push(Leg { lease: ledger.book(now_ns, W, 10, 0, None), booked_ns: now_ns, ended_ns: None }),
                 2 | 3 => {
                     let open: Vec<usize> = (0..legs.len()).filter(|at| legs[*at].ended_ns.is_none()).collect();
                     if let Some(at) = open.get(number as usize % open.len().max(1)) {

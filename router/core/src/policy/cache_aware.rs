@@ -53,6 +53,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     reasons: &[HIT.as_str(), MISS.as_str(), BALANCE.as_str(), WARM_UP.as_str()],
     needs_header: false,
     fewest_workers: 1,
+    fits: |_| true,
     branch_metric: None,
     signals,
     build: |config| Box::new(CacheAware::new(config)),

@@ -3,6 +3,7 @@
 use super::options::{OptionError, OptionSpec, OptionValue, did_you_mean};
 use super::table::{POLICIES, PolicyId, PolicyRow};
 use super::{Policy, Signals};
+use crate::fleet::Role;
 use crate::spelling;
 
 /// Which policy, with which options. Whatever it holds is allowed.
@@ -108,6 +109,12 @@ impl PolicyConfig {
     #[must_use]
     pub fn signals(&self) -> Signals {
         (self.row.signals)(self)
+    }
+
+    /// Whether the policy can choose among workers of this role.
+    #[must_use]
+    pub fn fits(&self, role: Role) -> bool {
+        (self.row.fits)(role)
     }
 
     /// The policy itself.

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::ring::Ring;
 use super::table::PolicyRow;
-use super::{Candidate, Choice, Decision, Policy, Reason, Signals};
+use super::{Choice, Decision, Policy, Reason, Signals};
 use crate::fleet::Worker;
 use crate::{Unroutable, WorkerId};
 
@@ -22,6 +22,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     reasons: &[TARGET.as_str(), ROUTING_KEY.as_str(), IMPLICIT_KEY.as_str(), NO_KEY.as_str()],
     needs_header: true,
     fewest_workers: 1,
+    fits: |_| true,
     branch_metric: Some("smg_consistent_hashing_policy_branch"),
     signals: |_| Signals::default(),
     build: |_| Box::new(ConsistentHashing::default()),
@@ -37,7 +38,8 @@ impl Policy for ConsistentHashing {
     fn choose<'d>(&self, decision: &'d Decision<'_>) -> Result<Choice<'d>, Unroutable> {
         let (keys, candidates) = (&decision.request.keys, &decision.candidates);
         if let Some(target) = present(keys.target_worker) {
-            let row = find_target(decision, target).ok_or(Unroutable::TargetUnavailable)?;
+            let row = decision.fleet.named(target).find_map(|worker| candidates.get(worker.id));
+            let row = row.ok_or(Unroutable::TargetUnavailable)?;
             return Ok(Choice::new(row, TARGET));
         }
         let key = present(keys.routing_key).map(|key| (key, ROUTING_KEY));
@@ -64,18 +66,6 @@ impl Policy for ConsistentHashing {
 /// A header that says something.
 fn present(header: Option<&str>) -> Option<&str> {
     header.map(str::trim).filter(|value| !value.is_empty())
-}
-
-/// The candidate of that index in the order of adding, or of that URL.
-fn find_target<'d>(decision: &'d Decision<'_>, target: &str) -> Option<&'d Candidate<'d>> {
-    let candidates = &decision.candidates;
-    if let Ok(index) = target.parse() {
-        return candidates.get(WorkerId(index)).map(|row| row as _);
-    }
-    let target = target.trim_end_matches('/');
-    let is_named = |worker: &&Worker| worker.url.trim_end_matches('/') == target;
-    let mut named = decision.fleet.workers().iter().filter(is_named);
-    named.find_map(|worker| candidates.get(worker.id)).map(|row| row as _)
 }
 
 #[cfg(test)]

@@ -122,7 +122,12 @@ impl Traffic {
         };
         let model = (self.below(3) == 0).then_some("m");
         let request = RouteRequest {
-            scope: self.router.scope(Role::Regular, model).expect("\"m\" is all that is stated"),
+            scope: self
+                .router
+                .scopes(model)
+                .expect("\"m\" is all that is stated")
+                .regular
+                .unwrap_or(REQUEST.scope),
             prompt: [PromptView::Text(&text), PromptView::Tokens(&[1, 2, 3]), PromptView::Unreadable]
                 [self.below(3)],
             prompt_tokens: text.len() as u64 / 4,
@@ -163,7 +168,7 @@ impl Traffic {
             return assignment.map(|_| unreachable!());
         };
         assert!(eligible.contains(&assignment.worker), "{:?} is not of {eligible:?}", assignment.worker);
-        let row = self.router.config().policy.row();
+        let row = self.router.config().policies.get(Role::Regular).row();
         assert!(row.reasons.contains(&assignment.reason.as_str()), "{} is not in the row", assignment.reason);
         assert_eq!(
             assignment.predicted_cached_tokens.is_some(),

@@ -35,6 +35,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     reasons: &[STUCK.as_str(), MOVED.as_str(), NEW.as_str(), NO_KEY.as_str()],
     needs_header: true,
     fewest_workers: 1,
+    fits: |_| true,
     branch_metric: Some("smg_manual_policy_branch"),
     signals: |_| Signals::default(),
     build: |config| Box::new(Manual::new(config)),
@@ -136,7 +137,7 @@ fn key(decision: &Decision<'_>) -> Option<Key> {
 #[cfg(test)]
 mod tests {
     use crate::testing::{SECOND, config, load, router, with_key};
-    use crate::{OptionValue, Router, WorkerId};
+    use crate::{OptionValue, Policies, Router, WorkerId};
 
     fn manual(mode: &str, options: &[(&str, OptionValue)]) -> Router {
         let options = [&[("assignment_mode", mode.into())], options].concat();
@@ -195,7 +196,7 @@ mod tests {
         router.tick(29 * SECOND);
         assert_eq!(router.next_deadline(), None);
         assert_eq!((router.remembered_keys(), keys(&router)), (Some(0), Some(0)));
-        router.set_policy(29 * SECOND, config("random", &[]));
+        router.set_policies(29 * SECOND, Policies::all(config("random", &[])));
         assert_eq!((router.remembered_keys(), keys(&router)), (None, None), "it remembers none");
     }
 
@@ -204,11 +205,11 @@ mod tests {
         let mut router = manual("random", &[("max_idle_secs", 100.into())]);
         let homes: Vec<_> = (0..8).map(|n| with_key(&mut router, 0, &format!("k{n}")).0).collect();
         let options = [("assignment_mode", "min_load".into()), ("max_idle_secs", 10.into())];
-        router.set_policy(SECOND, config("manual", &options));
+        router.set_policies(SECOND, Policies::all(config("manual", &options)));
         for (n, home) in homes.iter().enumerate() {
             assert_eq!(with_key(&mut router, 9 * SECOND, &format!("k{n}")), (*home, "occupied_hit"));
         }
-        router.set_policy(18 * SECOND, config("manual", &[("max_idle_secs", 5.into())]));
+        router.set_policies(18 * SECOND, Policies::all(config("manual", &[("max_idle_secs", 5.into())])));
         assert_eq!(router.next_deadline(), None, "all were idle for too long");
         assert_eq!(with_key(&mut router, 18 * SECOND, "k0").1, "vacant");
     }

@@ -15,6 +15,7 @@ mod config;
 mod consistent_hashing;
 mod manual;
 mod options;
+mod policies;
 mod power_of_two;
 mod prefix_hash;
 mod random;
@@ -29,6 +30,7 @@ pub use cache_aware::OWNER_SLACK_CHARS;
 pub use candidates::{Candidate, Candidates};
 pub use config::{PolicyConfig, UnknownPolicy};
 pub use options::{OptionError, OptionKind, OptionSpec, OptionValue};
+pub use policies::{Policies, Unfit};
 pub use table::{POLICIES, PolicyId, PolicyRow};
 
 use crate::draw::Draws;
@@ -79,13 +81,27 @@ pub trait Policy: fmt::Debug + Send {
     }
 }
 
-/// What a policy needs to be told besides the request and the books.
+/// What policies need to be told besides the request and the books.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Signals {
     /// What each worker's cache is believed to hold; `None` if not needed.
     pub prefix_index: Option<IndexLimits>,
     /// What workers say of their load.
     pub loads: bool,
+}
+
+// === impl Signals ===
+
+impl Signals {
+    /// What two policies need to be told. An index that both look at is as large as the larger one wants it.
+    pub(crate) fn merge(self, other: Self) -> Self {
+        let limits = [self.prefix_index, other.prefix_index].into_iter().flatten();
+        let prefix_index = limits.reduce(|one, two| IndexLimits {
+            max_tree_size: one.max_tree_size.max(two.max_tree_size),
+            max_tree_bytes: one.max_tree_bytes.max(two.max_tree_bytes),
+        });
+        Self { prefix_index, loads: self.loads || other.loads }
+    }
 }
 
 /// One decision: everything that a choice may depend on.

@@ -27,6 +27,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     reasons: &[REPORTED.as_str(), IN_FLIGHT.as_str(), ONLY.as_str()],
     needs_header: false,
     fewest_workers: 2,
+    fits: |_| true,
     branch_metric: None,
     signals: |config| Signals { prefix_index: None, loads: Metric::of(config) != Metric::LeastRequests },
     build: |config| Box::new(PowerOfTwo { metric: Metric::of(config) }),

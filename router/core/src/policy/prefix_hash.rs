@@ -43,6 +43,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     reasons: &[HIT.as_str(), WALK.as_str(), NO_PROMPT.as_str()],
     needs_header: false,
     fewest_workers: 1,
+    fits: |_| true,
     branch_metric: Some("smg_prefix_hash_policy_branch"),
     signals: |_| Signals::default(),
     build: |config| Box::new(PrefixHash::new(config)),

@@ -13,6 +13,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     reasons: &[DRAW.as_str()],
     needs_header: false,
     fewest_workers: 1,
+    fits: |_| true,
     branch_metric: None,
     signals: |_| Signals::default(),
     build: |_| Box::new(Random),

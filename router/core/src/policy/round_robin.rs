@@ -15,6 +15,7 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     reasons: &[TURN.as_str()],
     needs_header: false,
     fewest_workers: 1,
+    fits: |_| true,
     branch_metric: None,
     signals: |_| Signals::default(),
     build: |_| Box::new(RoundRobin::default()),

@@ -7,6 +7,7 @@ use super::{Policy, Signals};
 use super::{
     bucket, cache_aware, consistent_hashing, manual, power_of_two, prefix_hash, random, round_robin,
 };
+use crate::fleet::Role;
 
 /// What there is to know about a policy without running it.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub struct PolicyRow {
     pub needs_header: bool,
     /// Workers below which it has no choice to make.
     pub fewest_workers: usize,
+    /// Whether it can choose among workers of this role.
+    pub fits: fn(Role) -> bool,
     /// The counter under which SGLang's gateway counts its reasons as branches, without `_total`; `None` if it does not.
     pub branch_metric: Option<&'static str>,
     /// What it needs to be told, with given options.

@@ -6,8 +6,8 @@ use crate::ledger::Outcome;
 use crate::request::{RouteRequest, RoutingKeys};
 use crate::testing::{DONE, REQUEST, SECOND, config, matches, router, with_key, worker_spec};
 use crate::{
-    LeaseId, LoadReport, OptionKind, POLICIES, PolicyConfig, PromptView, Router, RouterConfig, Signals,
-    WarmUp, WorkerId,
+    LeaseId, LoadReport, OptionKind, POLICIES, Policies, PolicyConfig, PromptView, Role, Router,
+    RouterConfig, Signals, WarmUp, WorkerId,
 };
 
 const REPORT: LoadReport = LoadReport { total_tokens: 9_000, running: 3, waiting: 1, token_usage: 0.5 };
@@ -46,9 +46,12 @@ fn all_books_stay_when_the_policy_is_another_one() {
     };
     let before = shown(&router);
     for row in POLICIES {
-        let signals = router.set_policy(0, PolicyConfig::of(row));
+        let signals = router.set_policies(0, Policies::all(PolicyConfig::of(row)));
         assert_eq!((signals, router.signals()), (PolicyConfig::of(row).signals(), signals));
-        assert_eq!((router.config().policy.name(), shown(&router)), (row.name, before.clone()));
+        assert_eq!(
+            (router.config().policies.get(Role::Regular).name(), shown(&router)),
+            (row.name, before.clone())
+        );
         let proposal = router.propose(0, &REQUEST, &Matches::default()).expect("one is left");
         assert_eq!(proposal.worker, WorkerId(1), "{}: 0 has a breaker, 2 is draining", row.name);
     }
@@ -68,10 +71,13 @@ fn reports_are_kept_as_long_as_somebody_wants_them() {
     };
     report(&mut router);
     let requests = config("power_of_two", &[("load_metric", "requests".into())]);
-    assert!(router.set_policy(2, requests).loads && reason(&router) == "reported_load");
-    assert_eq!(router.set_policy(2, config("random", &[])), Signals::default());
+    assert!(router.set_policies(2, Policies::all(requests)).loads && reason(&router) == "reported_load");
+    assert_eq!(router.set_policies(2, Policies::all(config("random", &[]))), Signals::default());
     report(&mut router);
-    assert!(router.set_policy(2, config("power_of_two", &[])).loads && reason(&router) == "in_flight");
+    assert!(
+        router.set_policies(2, Policies::all(config("power_of_two", &[]))).loads
+            && reason(&router) == "in_flight"
+    );
     report(&mut router);
     assert_eq!(reason(&router), "reported_load");
 }
@@ -80,7 +86,7 @@ fn reports_are_kept_as_long_as_somebody_wants_them() {
 fn a_report_counts_what_was_booked_before_its_feed_was_opened() {
     let mut router = router(config("random", &[]), 2, 1);
     let booked = router.assign(0, &REQUEST, &Matches::default()).expect("a worker is there");
-    router.set_policy(1, config("power_of_two", &[]));
+    router.set_policies(1, Policies::all(config("power_of_two", &[])));
     // Both say the same, and that includes the request that is in flight: no one has more than the other.
     (0..2).for_each(|worker| router.report_loads(5, 6, WorkerId(worker), Some(REPORT)));
     router.finish(7, booked.lease, DONE);
@@ -92,15 +98,15 @@ fn a_report_counts_what_was_booked_before_its_feed_was_opened() {
 fn what_is_not_changed_is_not_forgotten() {
     let mut router = router(config("round_robin", &[]), 3, 1);
     router.assign(0, &REQUEST, &Matches::default()).expect("a worker is there");
-    router.set_policy(0, config("round_robin", &[]));
+    router.set_policies(0, Policies::all(config("round_robin", &[])));
     let next = router.propose(0, &REQUEST, &Matches::default()).expect("a worker is there");
     assert_eq!(next.worker, WorkerId(1), "it keeps its turn");
     let home = {
-        router.set_policy(0, config("manual", &[]));
+        router.set_policies(0, Policies::all(config("manual", &[])));
         with_key(&mut router, 0, "k").0
     };
-    router.set_policy(0, config("random", &[]));
-    router.set_policy(0, config("manual", &[]));
+    router.set_policies(0, Policies::all(config("random", &[])));
+    router.set_policies(0, Policies::all(config("manual", &[])));
     let (_, reason) = with_key(&mut router, 0, "k");
     assert_eq!(reason, "vacant", "{home} was forgotten with the other policy");
 }
@@ -115,9 +121,9 @@ fn nobody_warms_up_under_a_policy_that_follows_no_prefixes() {
     router.add_worker(0, worker_spec(1));
     let warming = |router: &Router| router.workers(0).filter(|view| view.warming).count();
     assert_eq!(warming(&router), 1);
-    router.set_policy(0, config("cache_aware", &[("cache_threshold", 0.5.into())]));
+    router.set_policies(0, Policies::all(config("cache_aware", &[("cache_threshold", 0.5.into())])));
     assert_eq!(warming(&router), 1, "still");
-    router.set_policy(0, config("random", &[]));
+    router.set_policies(0, Policies::all(config("random", &[])));
     assert_eq!(warming(&router), 0);
 }
 
@@ -137,7 +143,7 @@ fn a_router_that_was_switched_decides_as_one_that_began_so() {
             let same = straight.assign(0, &forced, &Matches::default()).expect("it is there");
             assert_eq!((same.worker, same.lease), (lease.worker, lease.lease));
         }
-        switched.set_policy(0, config(policy, &[]));
+        switched.set_policies(0, Policies::all(config(policy, &[])));
         for n in 0..20 {
             let text = vec![n; 600];
             let keys =
@@ -155,7 +161,7 @@ fn step(router: &mut Router, draws: &mut Draws, now_ns: u64, leases: &mut Vec<Le
     let ids: Vec<_> = router.workers(0).map(|view| view.worker.id).collect();
     let any = ids.get(draws.below(ids.len())).copied().unwrap_or(WorkerId(1000));
     match draws.below(24) {
-        0 => drop(router.set_policy(now_ns, any_config(draws))),
+        0 => drop(router.set_policies(now_ns, Policies::all(any_config(draws)))),
         1 => _ = router.add_worker(now_ns, worker_spec(draws.below(50) as u32)),
         2 => _ = router.register_worker(now_ns, worker_spec(60)),
         3 => _ = router.set_draining(now_ns, any),
@@ -178,7 +184,7 @@ fn step(router: &mut Router, draws: &mut Draws, now_ns: u64, leases: &mut Vec<Le
                 return;
             };
             router.told_cached(now_ns, &assignment, 0);
-            let reasons = router.config().policy.row().reasons;
+            let reasons = router.config().policies.get(Role::Regular).row().reasons;
             assert!(reasons.contains(&assignment.reason.as_str()), "{} of {reasons:?}", assignment.reason);
             leases.push(assignment.lease);
         }
@@ -201,7 +207,7 @@ proptest! {
             now_ns += draws.below(SECOND as usize / 4) as u64;
             step(&mut router, &mut draws, now_ns, &mut leases);
             prop_assert_eq!(router.check(), Ok(()));
-            prop_assert_eq!(router.signals(), router.config().policy.signals());
+            prop_assert_eq!(router.signals(), router.config().policies.signals());
         }
         for lease in leases {
             prop_assert!(router.finish(now_ns, lease, DONE).existed);

@@ -4,7 +4,7 @@ use crate::index::Matches;
 use crate::ledger::Load;
 use crate::request::{RouteRequest, Unroutable};
 use crate::testing::{DONE, REQUEST, config, in_flight, router, worker_spec};
-use crate::{POLICIES, PolicyConfig, PromptView, WorkerId};
+use crate::{POLICIES, PolicyConfig, PromptView, ScopeId, WorkerId};
 
 fn book(router: &mut Router) -> u32 {
     router.assign(0, &REQUEST, &Matches::default()).expect("a worker is there").worker.0
@@ -15,8 +15,8 @@ fn a_refusal_says_why() {
     let mut empty = router(config("random", &[]), 0, 1);
     assert_eq!(empty.assign(0, &REQUEST, &Matches::default()), Err(Unroutable::NoWorkers));
     let mut router = router(config("random", &[]), 2, 1);
-    let decode = RouteRequest { scope: router.scope(Role::Decode, None).expect("always there"), ..REQUEST };
-    assert_eq!(router.assign(0, &decode, &Matches::default()), Err(Unroutable::NoWorkers));
+    let none = RouteRequest { scope: ScopeId(99), ..REQUEST };
+    assert_eq!(router.assign(0, &none, &Matches::default()), Err(Unroutable::NoWorkers));
     let tried = RouteRequest { exclude: &[WorkerId(0), WorkerId(1)], ..REQUEST };
     assert_eq!(router.assign(0, &tried, &Matches::default()), Err(Unroutable::AllTried { tried: 2 }));
     router.set_healthy(0, WorkerId(0), false);
@@ -58,7 +58,8 @@ fn round_robin_has_a_turn_of_its_own_in_each_scope() {
     for n in 2..4 {
         router.add_worker(0, WorkerSpec { role: Role::Prefill, ..worker_spec(n) });
     }
-    let prefill = RouteRequest { scope: router.scope(Role::Prefill, None).expect("always there"), ..REQUEST };
+    let prefill = router.scopes(None).expect("any model").prefill;
+    let prefill = RouteRequest { scope: prefill.expect("two are there"), ..REQUEST };
     let mut order = Vec::new();
     for _ in 0..3 {
         order.push(book(&mut router));

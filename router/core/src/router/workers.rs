@@ -1,9 +1,10 @@
 //! The workers of a router: how they come and go, and what is told of them.
 
+use super::seat::Seat;
 use super::{Router, State};
 use crate::WorkerId;
 use crate::breaker::BreakerView;
-use crate::fleet::{Worker, WorkerSpec};
+use crate::fleet::{Role, Worker, WorkerSpec};
 use crate::ledger::{Account, Cursor, Load, Tally};
 use crate::request::Assignment;
 
@@ -22,6 +23,8 @@ pub struct WorkerView<'a> {
     pub warming: bool,
     /// How many requests were diverted to it so far.
     pub diverted: u64,
+    /// Decode streams in flight on other workers that go on with what it computed.
+    pub derived: u64,
     /// How many routing keys stick to it; `None` under a policy that remembers none.
     pub routing_keys: Option<u64>,
 }
@@ -42,22 +45,20 @@ impl Router {
 
     /// Takes a worker out of the fleet; what is in flight on it stays booked until it ends. False if there is no such one.
     pub fn remove_worker(&mut self, _now_ns: u64, id: WorkerId) -> bool {
-        let removed = self.state.fleet.remove(id);
-        if removed {
-            self.state.ledger.retire(id);
-            self.policy.worker_removed(id);
-            self.warm_ups.forget(id);
-            self.doubts.forget(id);
-        }
-        removed
+        let Some(role) = self.role(id) else { return false };
+        self.state.fleet.remove(id);
+        self.state.ledger.retire(id);
+        self.leave_seat(role, id);
+        self.doubts.forget(id);
+        true
     }
 
     /// Gives a worker no more requests, whatever sticks to it; what is in flight on it goes on. Final: a worker that is to
     /// have requests again is removed and added anew. Whether that is news.
     pub fn set_draining(&mut self, _now_ns: u64, id: WorkerId) -> bool {
         let changed = self.state.fleet.set_draining(id);
-        if changed {
-            self.warm_ups.end(id);
+        if let Some(role) = self.role(id).filter(|_| changed) {
+            self.seats.get_mut(role).warm_ups.end(id);
         }
         changed
     }
@@ -95,14 +96,16 @@ impl Router {
     /// Judged are requests of whose prompt at least 128 tokens were believed to be cached, under the belief of now and on
     /// settled [`Grounds`](crate::Grounds). Eight that found less than a tenth of them are too many, unless another one
     /// in between found what was believed before the first of these. A worker whose answers report nothing is never
-    /// asked about here, and never doubted.
+    /// asked about here, and never doubted. The answer of a pair tells what its prefill worker found: it is told of with
+    /// the assignment of that leg, and decode workers are never doubted.
     ///
     /// It can be wrong where an engine has evicted much: with half of all judged requests missing by chance, eight in a
     /// row come once in a few hundred. What is lost then is one computation of each prefix at another worker. A worker
     /// whose cache is off or too small for what it is sent is found guilty again and again, and that is the truth.
     pub fn told_cached(&mut self, now_ns: u64, assignment: &Assignment, cached_tokens: u64) -> bool {
-        let is_known = self.state.fleet.get(assignment.worker).is_some();
-        let is_lost = is_known && self.doubts.hear(assignment, cached_tokens);
+        // What a decode worker tells was found in another one's cache.
+        let is_own = self.role(assignment.worker).is_some_and(|role| role != Role::Decode);
+        let is_lost = is_own && self.doubts.hear(assignment, cached_tokens);
         if is_lost {
             self.cache_lost(now_ns, assignment.worker);
         }
@@ -115,20 +118,40 @@ impl Router {
         self.state.fleet.set_model(id, model)
     }
 
+    /// The worker of that id, if it has not been removed.
+    #[must_use]
+    pub fn worker(&self, id: WorkerId) -> Option<&Worker> {
+        self.state.fleet.get(id)
+    }
+
+    /// Says what a worker does, as far as that was found out; whether that is news. It moves to the scopes and the policy
+    /// of that role; its breaker, its books and what is in flight on it stay.
+    pub fn set_role(&mut self, now_ns: u64, id: WorkerId, role: Role) -> bool {
+        let Some(before) = self.role(id).filter(|before| *before != role) else { return false };
+        self.state.fleet.set_role(id, role);
+        self.leave_seat(before, id);
+        if let Some(worker) = self.state.fleet.get(id) {
+            self.seats.get_mut(role).policy.worker_added(worker);
+        }
+        self.cache_is_cold(now_ns, id);
+        true
+    }
+
     /// The fleet at `now_ns`, in the order of adding.
     pub fn workers(&self, now_ns: u64) -> impl Iterator<Item = WorkerView<'_>> {
         let mut accounts = Cursor::new(self.state.ledger.accounts(), Account::worker);
-        let remembers_keys = self.remembered_keys().is_some();
         self.state.fleet.workers().iter().map(move |worker| {
             let account = accounts.find(worker.id);
+            let Seat { policy, warm_ups, .. } = self.seats.get(worker.role);
             WorkerView {
                 worker,
                 load: account.map_or_else(Load::default, Account::load),
                 tally: account.map_or_else(Tally::default, Account::tally),
                 breaker: account.map_or_else(BreakerView::default, |account| account.breaker(now_ns)),
-                warming: self.warm_ups.is_warming(now_ns, worker.id),
-                diverted: self.warm_ups.diverted(worker.id),
-                routing_keys: remembers_keys.then(|| self.policy.keys_of(worker.id)),
+                warming: warm_ups.is_warming(now_ns, worker.id),
+                diverted: warm_ups.diverted(worker.id),
+                derived: account.map_or(0, Account::derived),
+                routing_keys: policy.remembered_keys().map(|_| policy.keys_of(worker.id)),
             }
         })
     }
@@ -136,18 +159,31 @@ impl Router {
     fn join(&mut self, spec: WorkerSpec, healthy: bool) -> WorkerId {
         let worker = self.state.fleet.add(spec, healthy);
         self.state.ledger.open(worker.id);
-        self.policy.worker_added(worker);
+        self.seats.get_mut(worker.role).policy.worker_added(worker);
         worker.id
+    }
+
+    fn role(&self, id: WorkerId) -> Option<Role> {
+        self.state.fleet.get(id).map(|worker| worker.role)
+    }
+
+    /// A worker is none of a role any more.
+    fn leave_seat(&mut self, role: Role, id: WorkerId) {
+        let seat = self.seats.get_mut(role);
+        seat.policy.worker_removed(id);
+        seat.warm_ups.forget(id);
     }
 
     /// A worker with a cold cache warms up from now on, if it takes requests and others of its role have worked. Under a
     /// policy that follows no prefixes nothing leads past it.
     fn cache_is_cold(&mut self, now_ns: u64, id: WorkerId) {
-        match self.state.fleet.get(id).filter(|worker| worker.takes_requests()) {
-            Some(worker) if self.signals.prefix_index.is_some() && self.state.others_have_worked(worker) => {
-                self.warm_ups.begin(now_ns, id);
-            }
-            _ => self.warm_ups.end(id),
+        let Some(worker) = self.state.fleet.get(id) else { return };
+        let seat = self.seats.get_mut(worker.role);
+        let follows_prefixes = seat.signals.prefix_index.is_some();
+        if worker.takes_requests() && follows_prefixes && self.state.others_have_worked(worker) {
+            seat.warm_ups.begin(now_ns, id);
+        } else {
+            seat.warm_ups.end(id);
         }
     }
 }

@@ -14,6 +14,7 @@ use super::config::PolicyConfig;
 use super::options::{OptionKind, OptionSpec, OptionValue};
 use super::table::PolicyRow;
 use super::{Choice, Decision, Policy, Reason, Signals};
+use crate::fleet::Role;
 use crate::prompt::CHARS_PER_TOKEN;
 use crate::request::RouteRequest;
 use crate::{PromptView, ScopeId, Unroutable, WorkerId};
@@ -38,6 +39,8 @@ pub(super) const ROW: PolicyRow = PolicyRow {
     reasons: &[BUCKET.as_str(), BALANCE.as_str(), UNAVAILABLE.as_str()],
     needs_header: false,
     fewest_workers: 1,
+    // A decode worker's work is not the length of the prompts.
+    fits: |role| role != Role::Decode,
     branch_metric: None,
     signals: |_| Signals::default(),
     build: |config| Box::new(Bucket::new(config)),

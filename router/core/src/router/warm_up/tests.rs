@@ -264,9 +264,11 @@ impl Naive {
         request: &RouteRequest<'_>,
         matches: &Matches,
     ) -> Option<(WorkerId, BTreeSet<WorkerId>, BTreeSet<WorkerId>, bool)> {
-        let survey = Survey { state: &self.router.state, now_ns: self.now_ns, request, matches };
+        let (state, role) = (&self.router.state, Role::Regular);
+        let survey = Survey { state, now_ns: self.now_ns, request, matches, role, ahead: 0 };
         let decision = survey.decision().ok()?;
-        let chosen = self.router.policy.choose(&decision).expect("it refuses nothing").candidate.worker;
+        let chosen =
+            self.router.seats.regular.policy.choose(&decision).expect("it refuses nothing").candidate.worker;
         let load: BTreeMap<_, _> =
             decision.candidates.iter().map(|row| (row.worker, row.load().requests)).collect();
         let candidates: BTreeSet<_> = load.keys().copied().collect();
