@@ -30,8 +30,10 @@ pub(crate) struct Record<'a> {
     /// How it ended.
     pub(crate) end: &'static str,
     pub(crate) attempts: u32,
-    /// Of the last try.
+    /// Of the last try: that of the leg that answers.
     pub(crate) decision: Option<Decision<'a>>,
+    /// That of the prefill leg, if there was one.
+    pub(crate) prefill: Option<Decision<'a>>,
     /// As the router estimated.
     pub(crate) estimated_prompt_tokens: Option<u64>,
     /// As the engine told.
@@ -105,7 +107,8 @@ impl Record<'_> {
         }
         line.word("end", self.end);
         line.number("attempts", u64::from(self.attempts));
-        line.some(self.decision.as_ref(), |line, decision| decision.put(line));
+        line.some(self.decision.as_ref(), |line, decision| decision.put(&Keys::ANSWERING, line));
+        line.some(self.prefill.as_ref(), |line, decision| decision.put(&Keys::PREFILL, line));
         for (key, count) in [
             ("estimated_prompt_tokens", self.estimated_prompt_tokens),
             ("prompt_tokens", self.prompt_tokens),
@@ -122,15 +125,37 @@ impl Record<'_> {
     }
 }
 
+/// What the parts of a decision are called.
+struct Keys {
+    worker: &'static str,
+    policy: &'static str,
+    reason: &'static str,
+    matched: [&'static str; 3],
+}
+
+impl Keys {
+    const ANSWERING: Self = Self {
+        worker: "worker",
+        policy: "policy",
+        reason: "reason",
+        matched: ["matched_chars", "prompt_chars", "predicted_cached_tokens"],
+    };
+    const PREFILL: Self = Self {
+        worker: "prefill_worker",
+        policy: "prefill_policy",
+        reason: "prefill_reason",
+        matched: ["prefill_matched_chars", "prefill_prompt_chars", "prefill_predicted_cached_tokens"],
+    };
+}
+
 impl Decision<'_> {
-    fn put(&self, line: &mut Line) {
-        line.foreign("worker", self.worker.as_bytes());
-        line.word("policy", self.policy);
-        line.word("reason", self.reason);
+    fn put(&self, keys: &Keys, line: &mut Line) {
+        line.foreign(keys.worker, self.worker.as_bytes());
+        line.word(keys.policy, self.policy);
+        line.word(keys.reason, self.reason);
         line.some(self.matched.as_ref(), |line, matched| {
-            line.number("matched_chars", matched.chars);
-            line.number("prompt_chars", matched.prompt_chars);
-            line.number("predicted_cached_tokens", matched.predicted_tokens);
+            let values = [matched.chars, matched.prompt_chars, matched.predicted_tokens];
+            keys.matched.iter().zip(values).for_each(|(key, value)| line.number(key, value));
         });
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use router_core::{AdmissionConfig, BreakerConfig, PolicyConfig, RetryConfig, WarmUp};
+use router_core::{AdmissionConfig, BreakerConfig, PairPreference, Policies, RetryConfig, Role, WarmUp};
 
 use crate::api_key::{AdminKeys, ApiKey};
 use crate::cli::Source;
@@ -31,7 +31,14 @@ pub(crate) struct Config {
     pub(crate) workers: Vec<StaticWorker>,
     /// How long a worker may take until its first good probe.
     pub(crate) startup_timeout: Duration,
-    pub(crate) policy: PolicyConfig,
+    /// Of the workers of each role.
+    pub(crate) policies: Policies,
+    /// Which workers are preferred where regular ones and pairs serve one model.
+    pub(crate) pair: PairPreference,
+    /// Decode streams at a time that come from one prefill worker, at least 1; `None`: any number.
+    pub(crate) decode_dispatch_limit: Option<u32>,
+    /// Whether the ranks of an engine are chosen one by one.
+    pub(crate) dp_aware: bool,
     pub(crate) seed: u64,
     /// Runtime threads that move bytes, at least 1.
     pub(crate) threads: usize,
@@ -63,6 +70,40 @@ pub(crate) struct StaticWorker {
     pub(crate) labels: BTreeMap<String, String>,
     /// Whether it is probed, where workers are.
     pub(crate) health_check: bool,
+    /// What it does; `None`: it is asked.
+    pub(crate) role: Option<Role>,
+    pub(crate) bootstrap_port: BootstrapPort,
+}
+
+/// Where decode workers find a prefill worker's bootstrap server, as far as operators say it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum BootstrapPort {
+    /// Nothing is said: the worker is asked.
+    #[default]
+    Asked,
+    /// No port is named to workers, who then take the one that they have by default.
+    Unnamed,
+    /// This one, above 0.
+    Given(u16),
+}
+
+/// The member of a request's body that names a rank to an engine: SGLang has changed the name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum RankField {
+    #[default]
+    DataParallelRank,
+    RoutedDpRank,
+}
+
+impl RankField {
+    /// The name of the member.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::DataParallelRank => "data_parallel_rank",
+            Self::RoutedDpRank => "routed_dp_rank",
+        }
+    }
 }
 
 /// What clients' connections may take.
@@ -137,6 +178,8 @@ pub(crate) struct Settings {
     pub(crate) warm_up: Option<WarmUp>,
     /// How long the running requests of a worker that is taken out may go on.
     pub(crate) drain_timeout: Duration,
+    /// How an engine is told which of its ranks a request is for.
+    pub(crate) dp_rank_field: RankField,
 }
 
 /// The origins whose pages may read answers.

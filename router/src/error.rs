@@ -5,6 +5,11 @@
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use router_core::Leg;
+
+mod legs;
+
+pub(crate) use legs::{Fault, Lack, code_of_answer};
 
 use crate::body::Body;
 
@@ -79,6 +84,18 @@ pub(crate) enum Refusal {
     Stopping { retry_after_secs: u64 },
     /// None of the workers that serve the model is healthy, and there are others.
     ModelDown { retry_after_secs: u64 },
+    /// Nobody can have one leg of a request.
+    LegUnavailable { leg: Leg, lack: Lack, retry_after_secs: u64 },
+    /// One leg of a request failed.
+    LegFailed { leg: Leg, fault: Fault },
+    /// Every prefill worker has as many decode streams as `--decode-dispatch-limit` allows.
+    DispatchLimit { retry_after_secs: u64 },
+    /// The path is none that a prefill and a decode worker could serve together, and there are no regular workers.
+    NeedsRegular,
+    /// The body is to be changed and is no JSON object.
+    NoObject,
+    /// The body stands for more requests than two workers can be told of.
+    TooManyItems,
 }
 
 /// What a refusal looks like from outside.
@@ -103,8 +120,33 @@ impl Refusal {
     pub(crate) fn is_for_want_of_workers(self) -> bool {
         matches!(
             self,
-            Self::NoWorkers { .. } | Self::NoneHealthy { .. } | Self::ModelDown { .. } | Self::UnknownModel
+            Self::NoWorkers { .. }
+                | Self::NoneHealthy { .. }
+                | Self::ModelDown { .. }
+                | Self::UnknownModel
+                | Self::LegUnavailable { lack: Lack::Workers | Lack::Healthy, .. }
         )
+    }
+
+    /// The leg that it is about, where there are two.
+    pub(crate) fn leg(self) -> Leg {
+        match self {
+            Self::LegFailed { leg, .. } | Self::LegUnavailable { leg, .. } => leg,
+            Self::DispatchLimit { .. } => Leg::Prefill,
+            _ => Leg::Whole,
+        }
+    }
+
+    /// The same about one leg of a request.
+    pub(crate) fn of_leg(self, leg: Leg) -> Self {
+        if leg == Leg::Whole {
+            return self;
+        }
+        match (Fault::of(self), Lack::of(self)) {
+            (Some(fault), _) => Self::LegFailed { leg, fault },
+            (None, Some((lack, retry_after_secs))) => Self::LegUnavailable { leg, lack, retry_after_secs },
+            (None, None) => self,
+        }
     }
 
     /// All that there is to know of it.
@@ -276,6 +318,32 @@ impl Refusal {
                 "None of the router's workers that serve this model is healthy. Try again later; its operator sees which \
                  in /workers.",
             ),
+            Self::LegUnavailable { leg, lack, .. } => legs::lack(leg, lack),
+            Self::LegFailed { leg, fault } => legs::fault(leg, fault),
+            Self::DispatchLimit { .. } => Row::keeping(
+                S::SERVICE_UNAVAILABLE,
+                "decode_dispatch_limit",
+                "Every prefill worker has as many decode streams as it may, and none ended within the request's time. Try \
+                 again later; the router's operator sets the limit with --decode-dispatch-limit.",
+            ),
+            Self::NeedsRegular => Row::keeping(
+                S::NOT_IMPLEMENTED,
+                "needs_regular_worker",
+                "A prefill and a decode worker cannot serve this path together. The router's operator must add a regular worker \
+                 for it.",
+            ),
+            Self::NoObject => Row::keeping(
+                S::BAD_REQUEST,
+                "body_not_an_object",
+                "The request body is no JSON object. Two workers serve the request together, which the router has to tell \
+                 them in it.",
+            ),
+            Self::TooManyItems => Row::keeping(
+                S::BAD_REQUEST,
+                "too_many_answers",
+                "The request has more than 16384 prompts, or asks for more than so many answers to one. Send several \
+                 requests.",
+            ),
         }
     }
 
@@ -288,7 +356,9 @@ impl Refusal {
     fn kind(self) -> &'static str {
         match self {
             Self::QueueFull { .. } | Self::QueueTimeout { .. } => "rate_limit_error",
-            _ if self.row().status.is_client_error() || self == Self::UnsupportedCoding => {
+            _ if self.row().status.is_client_error()
+                || matches!(self, Self::UnsupportedCoding | Self::NeedsRegular) =>
+            {
                 "invalid_request_error"
             }
             _ => "server_error",
@@ -305,6 +375,8 @@ impl Refusal {
             | Self::Stopping { retry_after_secs }
             | Self::BreakersOpen { retry_after_secs }
             | Self::QueueFull { retry_after_secs }
+            | Self::LegUnavailable { retry_after_secs, .. }
+            | Self::DispatchLimit { retry_after_secs }
             | Self::QueueTimeout { retry_after_secs } => Some(retry_after_secs),
             _ => None,
         }
@@ -384,5 +456,16 @@ impl Row {
 
     const fn closing(status: StatusCode, code: &'static str, message: &'static str) -> Self {
         Self { closes: true, ..Self::keeping(status, code, message) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_that_is_told_is_the_one_that_holds() {
+        let limit = protocol::pd::MAX_ITEMS.to_string();
+        assert!(Refusal::TooManyItems.row().message.contains(&limit));
     }
 }

@@ -29,6 +29,12 @@ impl Mark {
         Self(HeaderValue::from_static(Box::leak(text.into_boxed_str())))
     }
 
+    /// It as a number, for what has to differ between processes.
+    pub(crate) fn number(&self) -> u64 {
+        let digits = self.0.to_str().unwrap_or_default();
+        u64::from_str_radix(digits, 16).unwrap_or_default()
+    }
+
     /// Sends a request on.
     pub(crate) fn stamp(&self, headers: &mut HeaderMap) {
         headers.append(HOPS, self.0.clone());

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use router_core::ids::WorkerId;
-use router_core::{PolicyConfig, PolicyError, RetryBudget, Router, RouterConfig};
+use router_core::{PerRole, Policies, PolicyError, RetryBudget, Role, Router, RouterConfig};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
 use crate::clock::{Clock, nanoseconds};
 use crate::config::{Config, HealthConfig, Settings};
-use crate::fleet::{self, Belief, Books, Member, Newcomers, Registered, Standing, Terms};
+use crate::fleet::{self, Belief, Books, Member, Newcomers, Registered, Standing, Terms, Unlike};
 use crate::gate::Gate;
 use crate::hops::Mark;
 use crate::metrics::{EndpointName, Format, Live, Metrics};
@@ -31,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) books: Mutex<Books>,
     pub(crate) belief: Belief,
     pub(crate) newcomers: Newcomers,
+    pub(crate) unlike: Unlike,
     /// A worker became ready or healthy, ceased to be, or serves another model: news for those that wait for another one.
     pub(crate) turns: Notify,
     pub(crate) background: Background,
@@ -39,6 +40,12 @@ pub(crate) struct Shared {
     /// Present where the number of requests under way is limited.
     pub(crate) gate: Option<Arc<Gate>>,
     pub(crate) retry_budget: Mutex<RetryBudget>,
+    /// Who waits for decode streams to end.
+    pub(crate) dispatch: proxy::Dispatch,
+    /// By which the engines of a pair know a request.
+    pub(crate) rooms: proxy::Rooms,
+    /// Those that clients have given to the requests that pairs have.
+    pub(crate) names: proxy::Names,
     pub(crate) metrics: Arc<Metrics>,
     /// How far the end of the process has come.
     pub(crate) stop: watch::Sender<Stop>,
@@ -63,6 +70,8 @@ pub(crate) struct Rounds {
     pub(crate) load_poll_interval: Duration,
     /// How often workers are asked what they are.
     pub(crate) info_interval: Duration,
+    /// Whether the ranks of an engine are chosen one by one.
+    pub(crate) dp_aware: bool,
     /// How long a worker may take to be there.
     pub(crate) startup_timeout: Duration,
     /// How long the last worker stays because another one is on its way.
@@ -81,17 +90,26 @@ impl Shared {
         stop: watch::Sender<Stop>,
     ) -> Result<Arc<Self>, PolicyError> {
         let (clock, mark) = (Clock::start(), Mark::new());
+        let own = mark.number();
         let router = Router::new(RouterConfig {
             load_poll_interval_ns: nanoseconds(config.load_poll_interval),
             breaker: config.breaker,
             warm_up: config.settings.warm_up,
-            ..RouterConfig::new(config.policy.clone(), config.seed)
+            policies: config.policies.clone(),
+            decode_dispatch_limit: config.decode_dispatch_limit,
+            pair: config.pair,
+            ..RouterConfig::new(config.policies.get(Role::Regular).clone(), config.seed)
         })?;
         let settings = config.settings.clone();
         let known = proxy::ENDPOINTS.iter().map(|row| EndpointName::new(row.path, row.label));
         let extra = settings.extra_endpoints.iter().map(|path| EndpointName::new(path, path));
         let endpoints = known.chain(extra);
-        let metrics = Metrics::new(config.policy.id(), endpoints, &settings.duration_buckets, config.threads);
+        let metrics = Metrics::new(
+            PerRole::of(|role| config.policies.get(role).id()),
+            endpoints,
+            &settings.duration_buckets,
+            config.threads,
+        );
         let budget = RetryBudget::new(settings.retry.budget_percent, settings.retry.budget_floor);
         let shared = Arc::new(Self {
             clock,
@@ -100,6 +118,7 @@ impl Shared {
             belief: Belief::new(router.signals()),
             books: Mutex::new(Books::new(router)),
             newcomers: Newcomers::new(),
+            unlike: Unlike::default(),
             turns: Notify::new(),
             background: Background {
                 runtime: Handle::current(),
@@ -110,11 +129,15 @@ impl Shared {
                 health: config.health.clone(),
                 load_poll_interval: config.load_poll_interval,
                 info_interval: config.info_interval,
+                dp_aware: config.dp_aware,
                 startup_timeout: config.startup_timeout,
                 succession: fleet::SUCCESSION,
             },
             gate: Gate::new(clock, &settings.admission),
             retry_budget: Mutex::new(budget),
+            dispatch: proxy::Dispatch::new(config.decode_dispatch_limit.is_some()),
+            rooms: proxy::Rooms::new(config.seed, own),
+            names: proxy::Names::default(),
             settings,
             metrics,
             stop,
@@ -144,37 +167,51 @@ impl Shared {
         self.books.lock().roster()
     }
 
-    /// How all workers stand, in the same order.
+    /// How all workers stand: in the same order, and those of an engine one behind the other.
     pub(crate) fn standings(&self) -> Vec<Standing> {
         let now_ns = self.clock.now_ns();
-        self.books.lock().standings(now_ns)
+        let mut standings = self.books.lock().standings(now_ns);
+        standings.sort_by_key(|worker| worker.member.first_id);
+        standings
     }
 
-    /// Tells the core that a worker became healthy or not. The cache of one that went away is not believed in when it
+    /// Tells the core that an engine became healthy or not. The cache of one that went away is not believed in when it
     /// comes back.
-    pub(crate) fn set_healthy(&self, worker: WorkerId, healthy: bool) {
-        let changed = self.books.lock().router.set_healthy(self.clock.now_ns(), worker, healthy);
+    pub(crate) fn set_healthy(&self, member: &Member, healthy: bool) {
+        let now_ns = self.clock.now_ns();
+        let mut books = self.books.lock();
+        let ids = member.ids();
+        let set = |changed, id: &WorkerId| books.router.set_healthy(now_ns, *id, healthy) | changed;
+        let changed = ids.iter().fold(false, set);
+        drop(books);
         if changed && !healthy {
-            self.belief.forget(worker);
+            self.belief.forget(&ids);
         }
         if changed {
             self.turns.notify_waiters();
         }
     }
 
-    /// A worker's cache is empty.
-    pub(crate) fn forget_cache(&self, worker: WorkerId) {
-        self.belief.forget(worker);
-        self.books.lock().router.cache_lost(self.clock.now_ns(), worker);
+    /// The caches of an engine are empty.
+    pub(crate) fn forget_cache(&self, member: &Member) {
+        self.belief.forget(&member.ids());
+        let now_ns = self.clock.now_ns();
+        let mut books = self.books.lock();
+        member.ids().iter().for_each(|id| books.router.cache_lost(now_ns, *id));
     }
 
-    /// Goes on with another policy. What is under way goes on.
-    pub(crate) fn set_policy(&self, policy: PolicyConfig) {
-        let id = policy.id();
+    /// Of the workers of each role.
+    pub(crate) fn policies(&self) -> Policies {
+        self.books.lock().router.config().policies.clone()
+    }
+
+    /// Goes on with other policies. What is under way goes on.
+    pub(crate) fn set_policies(&self, policies: Policies) {
+        let ids = PerRole::of(|role| policies.get(role).id());
         let mut books = self.books.lock();
-        let signals = books.router.set_policy(self.clock.now_ns(), policy);
+        let signals = books.router.set_policies(self.clock.now_ns(), policies);
         self.belief.want(signals);
-        self.metrics.set_policy(id);
+        self.metrics.set_policies(ids);
     }
 
     /// The text of `/metrics` now.

@@ -28,6 +28,7 @@ fn streamed() -> Record<'static> {
             reason: "cache_hit",
             matched: Some(Matched { chars: 4000, prompt_chars: 8000, predicted_tokens: 1000 }),
         }),
+        prefill: None,
         estimated_prompt_tokens: Some(2000),
         prompt_tokens: Some(2010),
         cached_tokens: Some(996),
@@ -148,4 +149,23 @@ fn fields(line: &str) -> Vec<String> {
         }
     }
     keys
+}
+
+#[test]
+fn both_legs_are_told_each_under_names_of_its_own() {
+    let prefill = Decision {
+        worker: "http://127.0.0.1:30002@1",
+        policy: "cache_aware",
+        reason: "cache_hit",
+        matched: Some(Matched { chars: 7, prompt_chars: 9, predicted_tokens: 2 }),
+    };
+    let decision = Decision { worker: "http://d", policy: "round_robin", reason: "in_turn", matched: None };
+    let line = json(&Record { decision: Some(decision), prefill: Some(prefill), ..refused() });
+    for part in [
+        r#""worker":"http://d","policy":"round_robin","reason":"in_turn","prefill_worker":"http://127.0.0.1:30002@1""#,
+        r#""prefill_policy":"cache_aware","prefill_reason":"cache_hit","prefill_matched_chars":7"#,
+        r#""prefill_prompt_chars":9,"prefill_predicted_cached_tokens":2"#,
+    ] {
+        assert!(line.contains(part), "{line}");
+    }
 }

@@ -1,10 +1,8 @@
 //! Options of SGLang's gateway that this router does not have and that would change what it does: refused by name, with
 //! what can be done instead.
 
-const PREFILL_DECODE: &str = "prefill and decode workers are not told apart here; give the addresses of workers that do \
-                              both to --worker-urls";
-const RANKS: &str =
-    "a worker's ranks are not addressed one by one here; the worker shares requests among them";
+const MINI_LB: &str = "leave it out: --pd-disaggregation with --prefill and --decode does what the small balancer does, and \
+                       --policy random chooses as it does";
 const DISCOVERY: &str =
     "Kubernetes is not watched here; name the workers with --worker-urls or in the file of --config";
 const TOKENS: &str =
@@ -15,11 +13,7 @@ const MODULES: &str = "no modules are loaded here";
 
 /// Names without the leading dashes, and what is said of them.
 const ABSENT: &[(&[&str], &str)] = &[
-    (
-        &["pd-disaggregation", "prefill", "decode", "prefill-policy", "decode-policy", "mini-lb"],
-        PREFILL_DECODE,
-    ),
-    (&["dp-aware"], RANKS),
+    (&["mini-lb"], MINI_LB),
     (
         &[
             "service-discovery",
@@ -75,30 +69,24 @@ mod tests {
 
     #[test]
     fn an_option_of_the_gateway_is_told_from_a_slip() {
-        for argument in ["--dp-aware", "--prefill=http://w:1"] {
+        for argument in ["--mini-lb", "--selector=app=w"] {
             let said = of_gateway([argument]).expect(argument);
             assert!(said.starts_with(argument.split('=').next().expect("a name")), "{said}");
         }
-        for argument in ["--dp-awares", "dp-aware", "--"] {
+        for argument in ["--mini-lbs", "mini-lb", "--"] {
             assert_eq!(of_gateway([argument]), None, "{argument}");
         }
     }
 
     #[test]
     fn all_are_told_at_once_and_each_remedy_once() {
-        let words = [
-            "--prefill",
-            "http://p:1",
-            "--enable-wasm",
-            "--prefill",
-            "http://q:1",
-            "--decode=http://d:1",
-            "--seed",
-        ];
+        let words =
+            ["--selector", "a=b", "--enable-wasm", "--selector", "c=d", "--decode-selector=e=f", "--seed"];
         let said = of_gateway(words).expect("some");
-        assert!(said.starts_with("--prefill, --decode: the SGLang gateway has these options and"), "{said}");
+        let begin = "--selector, --decode-selector: the SGLang gateway has these options and";
+        assert!(said.starts_with(begin), "{said}");
         assert!(
-            said.contains(&format!("{PREFILL_DECODE}; --enable-wasm: the SGLang gateway has this option")),
+            said.contains(&format!("{DISCOVERY}; --enable-wasm: the SGLang gateway has this option")),
             "{said}"
         );
         assert!(said.ends_with(MODULES), "{said}");

@@ -9,6 +9,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 
 use super::SUBCOMMANDS;
 use super::breaker::BreakerArgs;
+use super::disaggregation::PairArgs;
 use super::file::File;
 use super::file_workers::FileWorker;
 use super::given::{Environment, Layer, Origin};
@@ -36,6 +37,8 @@ struct Args {
     traffic: TrafficArgs,
     #[command(flatten)]
     workers: WorkerArgs,
+    #[command(flatten)]
+    pairs: PairArgs,
     #[command(flatten)]
     policy: PolicyArgs,
     #[command(flatten)]
@@ -99,9 +102,9 @@ pub(super) fn parse(
     layer.0.extend(variables.0);
     let matches = layer.apply(command.clone()).try_get_matches_from(&arguments)?;
     layer.retain_used(&matches);
-    if matches.value_source("worker_urls") == Some(ValueSource::CommandLine) {
-        workers.clear();
-    }
+    // What is typed takes the place of what the file says of the workers of that role.
+    let is_typed = |id| matches.value_source(id) == Some(ValueSource::CommandLine);
+    workers.retain(|row| !is_typed(workers::id_of(row.worker.role)));
     let values = Values::new(&command, &matches, &layer);
     let mut parsed = resolve(&matches, &layer, workers).map_err(|stop| layer.locate(stop))?;
     parsed.warnings.extend(observe::filter(parsed.log_level, environment(RUST_LOG)).err());
@@ -112,12 +115,12 @@ pub(super) fn parse(
 fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result<Parsed, Stop> {
     let args = Args::from_arg_matches(matches)?;
     let mut warnings = Vec::new();
-    let policy = args.policy.resolve(layer, &mut warnings)?;
+    let policies = args.policy.resolve(layer, &mut warnings)?;
     let worker_places = file.iter().map(|worker| worker.place.clone()).collect();
-    let fleet = args.workers.resolve(file, &mut warnings)?;
-    if (1..policy.row().fewest_workers).contains(&fleet.workers.len()) {
-        warnings.push(format!("--policy {} has no choice with a single worker", policy.name()));
-    }
+    let pairs = args.pairs.resolve()?;
+    let fleet = args.workers.resolve(pairs.workers, file, &mut warnings)?;
+    pairs.rule.check(&fleet.workers, &mut warnings)?;
+    args.policy.check_workers(&policies, &fleet.workers, &mut warnings)?;
     args.ignored.warn(&mut warnings);
     let is_given =
         |id: &str| layer.origin(id).is_some() || matches.value_source(id) == Some(ValueSource::CommandLine);
@@ -129,7 +132,7 @@ fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result
              another --port",
             own.address.url
         );
-        return Err(Stop::wrong("--worker-urls", problem));
+        return Err(Stop::wrong(workers::flag_of(own.role), problem));
     }
     let limits = args.limits.resolve()?;
     let security = args.security.resolve()?;
@@ -154,6 +157,7 @@ fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result
         cors: security.cors,
         warm_up: fleet.warm_up,
         drain_timeout: fleet.drain_timeout,
+        dp_rank_field: fleet.dp_rank_field,
     };
     let process = args.process;
     let admin = security.admin_listen.map(|address| ("--admin-port", address));
@@ -179,7 +183,10 @@ fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result
         upstream_tls: security.upstream_tls,
         workers: fleet.workers,
         startup_timeout: fleet.startup_timeout,
-        policy,
+        policies,
+        pair: pairs.preference,
+        decode_dispatch_limit: pairs.decode_dispatch_limit,
+        dp_aware: fleet.dp_aware,
         seed: process.seed(),
         threads: process.threads(),
         settings,

@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use router_core::{OptionSpec, OptionValue, Role};
 use toml::Value as Toml;
 
+use super::policy::is_policy;
 use super::sections::{self, POLICY, SECTIONS, Shape, WORKER_TABLES};
 use super::source::Value;
 use super::stop::Stop;
 use super::{Parsed, ROUTER, files};
-use crate::config::{Config, StaticWorker};
+use crate::config::{BootstrapPort, Config, StaticWorker};
 use crate::log;
 
 /// Where the remark about its source stands, behind a line that is not too long.
@@ -56,10 +58,15 @@ pub(super) fn report(parsed: &Parsed) -> String {
     out + "\n"
 }
 
-/// Whether it is an option of the policy, if it is one of some policy.
+/// Whether it is an option of a policy that is in use, if it is one of some policy.
 fn is_of_use(value: &Value, config: &Config) -> bool {
-    let own = || config.policy.row().options.iter().any(|spec| spec.key == value.id);
-    value.section != POLICY || value.id == POLICY || own()
+    let own = || options(config).any(|(spec, _)| spec.key == value.id);
+    value.section != POLICY || is_policy(&value.id) || own()
+}
+
+/// The options of the policies; what was said of one is the same for all that have it.
+fn options(config: &Config) -> impl Iterator<Item = (&'static OptionSpec, &OptionValue)> + '_ {
+    Role::ALL.into_iter().flat_map(move |role| config.policies.get(role).options())
 }
 
 /// A line of a file with a remark.
@@ -70,7 +77,7 @@ pub(super) fn line(out: &mut String, text: &str, source: &str) {
 /// `key = value`, or a remark where it must not be seen; `None`: there is no value.
 fn text(value: &Value, config: &Config) -> Option<String> {
     let Value { key, id, shape, .. } = value;
-    let option = config.policy.options().find(|(spec, _)| value.section == POLICY && spec.key == id);
+    let option = options(config).find(|(spec, _)| value.section == POLICY && spec.key == id);
     let default = option.map(|(_, value)| vec![value.as_argument()]);
     let texts = value.texts.clone().or(default)?;
     Some(match sections::is_secret(id) {
@@ -108,6 +115,12 @@ fn table(out: &mut String, worker: &StaticWorker) {
     let _ = writeln!(out, "url = {}", quoted(&worker.address.url));
     if worker.api_key.is_some() {
         out.push_str("# api_key = (set)\n");
+    }
+    if let Some(role) = worker.role {
+        let _ = writeln!(out, "role = {}", quoted(role.label()));
+    }
+    if let BootstrapPort::Given(port) = worker.bootstrap_port {
+        let _ = writeln!(out, "bootstrap_port = {port}");
     }
     if let Some(model) = &worker.model {
         let _ = writeln!(out, "model_id = {}", quoted(model));

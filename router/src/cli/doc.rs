@@ -43,6 +43,15 @@ url = \"http://10.0.0.1:30000\"
 url = \"http://10.0.0.2:30000\"
 priority = 80
 labels = { zone = \"b\" }
+
+[[workers]]
+url = \"http://10.0.0.3:30000\"
+role = \"prefill\"
+bootstrap_port = 8998
+
+[[workers]]
+url = \"http://10.0.0.4:30000\"
+role = \"decode\"
 ```
 
 A key is its flag's name with `_` for `-`. It stands in the section of its group, or above all sections; the policy's name
@@ -50,8 +59,9 @@ and options stand only in `[policy]`. A value is what its flag takes: numbers an
 quotes, and a list where a flag takes several values. A flag without a value is `true` or `false`. What is not known, not
 allowed or of no effect is an error with its line, and so is an option of another policy than the file names.
 
-Each `[[workers]]` is one worker. They come after those of `worker_urls` in the section `[fleet]`; `--worker-urls` on the
-command line takes the place of both.
+Each `[[workers]]` is one worker. They come after those of `worker_urls` in the section `[fleet]`, and of `prefill` and
+`decode` in the section `[disaggregation]`. On the command line `--prefill` takes the place of all prefill workers of the
+file, `--decode` of all decode workers, and `--worker-urls` of all others.
 ";
 
 #[test]
@@ -74,7 +84,7 @@ fn the_example_of_the_document_is_a_file() {
     let example = INTRODUCTION.split("```").nth(1).and_then(|block| block.strip_prefix("toml\n"));
     let example = example.expect("an example").replace('…', "k");
     let file = File::parse("example", &example, &args::command()).unwrap_or_else(|stop| panic!("{stop:?}"));
-    assert_eq!(file.workers.len(), 2);
+    assert_eq!(file.workers.len(), 4);
 }
 
 #[test]
@@ -150,7 +160,10 @@ fn help_and_default(arg: &Arg) -> (String, String) {
 fn policies(out: &mut String) {
     let _ = writeln!(
         out,
-        "`--policy NAME`, in the file `name` in `[policy]`; `{DEFAULT_POLICY}` if there is none."
+        "`--policy NAME`, in the file `name` in `[policy]`; `{DEFAULT_POLICY}` if there is none. `--prefill-policy NAME` and \
+         `--decode-policy NAME`, in the file `prefill_policy` and `decode_policy` in `[policy]`, are for the workers of these \
+         roles; by default they are the same. `bucket` cannot choose decode workers. An option counts for all policies that \
+         have it."
     );
     for row in POLICIES {
         let _ = write!(out, "\n### `{}`\n\n{}\n", row.name, row.summary);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use router_core::Role;
 use toml::de::DeValue;
 
 use super::file::{Entry, Text};
@@ -10,7 +11,7 @@ use super::readers::{number, whole};
 use super::stop::Stop;
 use super::workers::plain;
 use crate::api_key::ApiKey;
-use crate::config::StaticWorker;
+use crate::config::{BootstrapPort, StaticWorker};
 use crate::fleet::Identity;
 use crate::upstream::Address;
 
@@ -77,12 +78,24 @@ pub(super) const KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "role",
+        default: "the worker is asked",
+        help: "`\"regular\"`, `\"prefill\"` or `\"decode\"`; it must be what the worker says itself",
+        read: role,
+    },
+    Key {
         name: "worker_type",
-        default: "`\"regular\"`",
-        help: "no other type is known",
-        read: |_, entry, _| match words(entry)? {
-            "regular" => Ok(()),
-            _ => Err(entry.wrong("can only be \"regular\": prefill and decode workers are not told apart")),
+        default: "",
+        help: "the same as `role`, under the gateway's name",
+        read: role,
+    },
+    Key {
+        name: BOOTSTRAP_PORT,
+        default: "the worker is asked",
+        help: "of a prefill worker: the port of its bootstrap server, from 1 to 65535",
+        read: |worker, entry, _| {
+            worker.bootstrap_port = BootstrapPort::Given(figure(entry, whole(1..=u16::MAX))?);
+            Ok(())
         },
     },
     Key {
@@ -109,6 +122,7 @@ pub(super) const KEYS: &[Key] = &[
 ];
 
 const URL: &str = "url";
+const BOOTSTRAP_PORT: &str = "bootstrap_port";
 
 /// A worker and where it was written.
 pub(super) struct FileWorker {
@@ -151,7 +165,22 @@ fn worker(entries: &[Entry<'_>], text: &Text<'_>, place: Origin) -> Result<FileW
         };
         (key.read)(&mut worker, entry, text)?;
     }
+    let port = entries.iter().find(|entry| entry.key == BOOTSTRAP_PORT);
+    if let Some(port) = port.filter(|_| matches!(worker.role, Some(Role::Regular | Role::Decode))) {
+        return Err(port.wrong("is of prefill workers only; leave it out"));
+    }
     Ok(FileWorker { worker, place })
+}
+
+fn role(worker: &mut StaticWorker, entry: &Entry<'_>, _: &Text<'_>) -> Result<(), Stop> {
+    let word = words(entry)?;
+    let role = Role::ALL.into_iter().find(|role| role.label() == word);
+    let role = role.ok_or_else(|| entry.wrong("takes \"regular\", \"prefill\" or \"decode\""))?;
+    if worker.role.is_some_and(|former| former != role) {
+        return Err(entry.wrong("is not what the other key says: `role` and `worker_type` are the same"));
+    }
+    worker.role = Some(role);
+    Ok(())
 }
 
 fn labels(entry: &Entry<'_>, text: &Text<'_>) -> Result<BTreeMap<String, String>, Stop> {

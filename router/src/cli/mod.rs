@@ -7,6 +7,7 @@ mod absent;
 mod args;
 mod breaker;
 mod check;
+mod disaggregation;
 #[cfg(test)]
 mod doc;
 mod endpoints;
@@ -39,6 +40,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use router_core::Role;
 use tracing_subscriber::EnvFilter;
 
 pub(crate) use self::args::Parsed;
@@ -163,7 +165,7 @@ pub(crate) fn begin(parsed: &Parsed) -> Result<(), Stop> {
 /// What is missing, with a remedy.
 pub(crate) fn open(config: &Config) -> Result<Opened, Stop> {
     tracing::info!(
-        policy = config.policy.name(),
+        policy = config.policies.get(Role::Regular).name(),
         seed = config.seed,
         workers = config.workers.len(),
         "starting"

@@ -4,7 +4,7 @@ use clap::Arg;
 use router_core::{OptionKind, POLICIES};
 
 use super::observe::LogLevel;
-use crate::config::AccessLog;
+use crate::config::{AccessLog, RankField};
 
 /// The section of the policy and its options.
 pub(super) const POLICY: &str = "policy";
@@ -20,6 +20,7 @@ pub(super) const SECTIONS: &[(&str, &str)] = &[
     ("Traffic", "traffic"),
     // `workers` are the tables of single workers.
     ("Workers", "fleet"),
+    ("Prefill and decode", "disaggregation"),
     ("Policy options", POLICY),
     ("Limits", "limits"),
     ("Retries", "retries"),
@@ -80,6 +81,7 @@ pub(super) fn shape(arg: &Arg) -> Shape {
         TypeId::of::<http::Uri>(),
         TypeId::of::<LogLevel>(),
         TypeId::of::<AccessLog>(),
+        TypeId::of::<RankField>(),
     ];
     let id = arg.get_id().as_str();
     let option = POLICIES.iter().flat_map(|row| row.options).find(|spec| spec.key == id);

@@ -7,8 +7,12 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
 use super::given::Layer;
+use super::policy::is_policy;
 use super::sections::{self, POLICY, Shape};
 use crate::reload::Contents;
+
+/// The flags that say who the workers are.
+const WORKERS: [&str; 4] = ["worker_urls", "pd_disaggregation", "prefill", "decode"];
 
 /// The value of one flag.
 #[derive(Clone, PartialEq, Eq)]
@@ -56,7 +60,7 @@ impl Source {
     /// The options of policies of which another one says something else, each as `--flag from → to`.
     pub(crate) fn policy_changes(&self, other: &Self) -> Vec<String> {
         let changed =
-            self.differing(other).filter(|(_, value)| value.section == POLICY && value.id != POLICY);
+            self.differing(other).filter(|(_, value)| value.section == POLICY && !is_policy(&value.id));
         let line = |(before, now): (&Value, &Value)| {
             let said =
                 |value: &Value| value.texts.as_ref().map_or("default".to_owned(), |texts| texts.join(" "));
@@ -69,7 +73,7 @@ impl Source {
     fn differing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = (&'a Value, &'a Value)> {
         // Both are all flags, in one order.
         let pairs = self.values.0.iter().zip(&other.values.0);
-        pairs.filter(|(before, now)| before.texts != now.texts && now.id != "worker_urls")
+        pairs.filter(|(before, now)| before.texts != now.texts && !WORKERS.contains(&now.id.as_str()))
     }
 }
 

@@ -1,20 +1,18 @@
 //! The workers that are known from the start, and how workers come and go.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use router_core::WarmUp;
+use router_core::{Role, WarmUp};
 
 use super::file_workers::FileWorker;
 use super::readers::{MAX_SECONDS, NS_PER_SECOND, number, seconds, whole, words};
 use super::stop::Stop;
-use crate::config::StaticWorker;
+use crate::config::{BootstrapPort, RankField, StaticWorker};
 use crate::fleet::{Identity, MAX_WORKERS, Terms};
 use crate::upstream::Address;
-
-const URLS: &str = "--worker-urls";
 
 /// What is said where there are none.
 pub(super) const NO_WORKERS: &str =
@@ -44,6 +42,12 @@ pub(super) struct WorkerArgs {
     /// Seconds between two questions to a worker for what it is: model, sizes, whether it was started anew
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds(0.01..=3600.0))]
     worker_info_interval_secs: Duration,
+    /// Take each data-parallel rank of an engine for a worker of its own, and name it in the requests for it
+    #[arg(long)]
+    dp_aware: bool,
+    /// The member of a request by which an engine is told its rank; SGLang has changed the name
+    #[arg(long, value_name = "NAME", value_enum, default_value_t)]
+    dp_rank_field: RankField,
 }
 
 /// What the flags mean.
@@ -55,13 +59,20 @@ pub(super) struct Workers {
     pub(super) warm_up: Option<WarmUp>,
     pub(super) load_poll_interval: Duration,
     pub(super) info_interval: Duration,
+    pub(super) dp_aware: bool,
+    pub(super) dp_rank_field: RankField,
 }
 
 impl WorkerArgs {
     /// # Errors
     /// What is no URL of a worker, or one that is there already.
-    pub(super) fn resolve(self, file: Vec<FileWorker>, warnings: &mut Vec<String>) -> Result<Workers, Stop> {
-        let workers = workers(&self.worker_urls, file)?;
+    pub(super) fn resolve(
+        self,
+        pairs: Vec<StaticWorker>,
+        file: Vec<FileWorker>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Workers, Stop> {
+        let workers = workers(self.given()?, pairs, file)?;
         if workers.is_empty() {
             warnings.push(NO_WORKERS.to_owned());
         }
@@ -73,30 +84,68 @@ impl WorkerArgs {
             warm_up: (duration_ns > 0).then_some(WarmUp { duration_ns, share: self.worker_warmup_share }),
             load_poll_interval: self.load_poll_interval_secs,
             info_interval: self.worker_info_interval_secs,
+            dp_aware: self.dp_aware,
+            dp_rank_field: self.dp_rank_field,
         })
+    }
+
+    /// Those of the flag.
+    fn given(&self) -> Result<Vec<StaticWorker>, Stop> {
+        words(&self.worker_urls).map(|url| address(url, None).map(plain)).collect()
     }
 }
 
-/// Those of the flag and those of the file's tables, in this order.
-fn workers(given: &[String], file: Vec<FileWorker>) -> Result<Vec<StaticWorker>, Stop> {
-    let (mut workers, mut known) = (Vec::new(), HashSet::new());
-    for url in words(given) {
-        let address = Address::parse(url).map_err(|error| match url.contains(',') {
-            true => Stop::wrong(URLS, "there is a comma; write blanks between URLs"),
-            false => Stop::wrong(URLS, error),
-        })?;
-        if !known.insert(Identity::of(&address)) {
-            return Err(Stop::wrong(URLS, format!("`{url}` is given twice")));
+/// Where a worker is that was given to the flag of its role.
+pub(super) fn address(url: &str, role: Option<Role>) -> Result<Address, Stop> {
+    Address::parse(url).map_err(|error| match url.contains(',') {
+        true => Stop::wrong(flag_of(role), "there is a comma; write blanks between URLs"),
+        false => Stop::wrong(flag_of(role), error),
+    })
+}
+
+/// The flag that takes workers of a role, and its id.
+pub(super) fn flag_of(role: Option<Role>) -> &'static str {
+    match role {
+        None | Some(Role::Regular) => "--worker-urls",
+        Some(Role::Prefill) => "--prefill",
+        Some(Role::Decode) => "--decode",
+    }
+}
+
+/// The same as the flag's id.
+pub(super) fn id_of(role: Option<Role>) -> &'static str {
+    match role {
+        None | Some(Role::Regular) => "worker_urls",
+        Some(Role::Prefill) => "prefill",
+        Some(Role::Decode) => "decode",
+    }
+}
+
+/// Those of the flags and those of the file's tables, in this order.
+fn workers(
+    given: Vec<StaticWorker>,
+    pairs: Vec<StaticWorker>,
+    file: Vec<FileWorker>,
+) -> Result<Vec<StaticWorker>, Stop> {
+    let (mut workers, mut known) = (Vec::new(), HashMap::new());
+    for worker in given.into_iter().chain(pairs) {
+        let (url, flag) = (&worker.address.url, flag_of(worker.role));
+        if let Some(former) = known.insert(Identity::of(&worker.address), flag) {
+            let problem = match former == flag {
+                true => format!("`{url}` is given twice"),
+                false => format!("`{url}` is given to {former} too; a worker has one role"),
+            };
+            return Err(Stop::wrong(flag, problem));
         }
         if known.len() > MAX_WORKERS {
-            return Err(Stop::wrong(URLS, format!("`{url}` is one too many: {}", most())));
+            return Err(Stop::wrong(flag, format!("`{url}` is one too many: {}", most())));
         }
-        workers.push(plain(address));
+        workers.push(worker);
     }
     for FileWorker { worker, place } in file {
         let url = &worker.address.url;
-        if !known.insert(Identity::of(&worker.address)) {
-            return Err(Stop::wrong(URLS, format!("`{url}` is given here and at {place}")));
+        if let Some(former) = known.insert(Identity::of(&worker.address), flag_of(worker.role)) {
+            return Err(Stop::wrong(former, format!("`{url}` is given here and at {place}")));
         }
         if known.len() > MAX_WORKERS {
             return Err(Stop::Wrong(format!("{place}: `{url}` is one too many: {}", most())));
@@ -126,7 +175,7 @@ pub(super) fn are_others(
         if let Some(worker) = workers.iter().find(dialled) {
             let remedy = format!("give the engine's port, or another {flag}");
             return Err(Stop::wrong(
-                URLS,
+                flag_of(worker.role),
                 format!("`{}` is where the router itself listens; {remedy}", worker.address.url),
             ));
         }
@@ -148,5 +197,7 @@ pub(super) fn plain(address: Address) -> StaticWorker {
         cost: Terms::COST,
         labels: BTreeMap::new(),
         health_check: true,
+        role: None,
+        bootstrap_port: BootstrapPort::Asked,
     }
 }

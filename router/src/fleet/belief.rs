@@ -51,17 +51,17 @@ impl Belief {
         }
     }
 
-    /// Nothing is believed to be in this worker's cache, whoever rules.
-    pub(crate) fn forget(&self, worker: WorkerId) {
+    /// Nothing is believed to be in the caches of these workers, whoever rules.
+    pub(crate) fn forget(&self, workers: &[WorkerId]) {
         if let Some(mut index) = self.write_anyway() {
-            index.clear(worker);
+            workers.iter().for_each(|worker| index.clear(*worker));
         }
     }
 
-    /// This worker has left for good.
-    pub(crate) fn remove(&self, worker: WorkerId) {
+    /// These workers have left for good.
+    pub(crate) fn remove(&self, workers: &[WorkerId]) {
         if let Some(mut index) = self.write_anyway() {
-            index.forget(worker);
+            workers.iter().for_each(|worker| index.forget(*worker));
         }
     }
 

@@ -11,7 +11,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::{Facts, Member};
+use super::layout::{self, Unsettled};
+use super::{Facts, Member, life, unlike};
 use crate::shared::Shared;
 use crate::upstream::{Probe, probe};
 
@@ -48,11 +49,14 @@ struct Model {
 
 /// What came of asking once.
 #[derive(Debug)]
+#[must_use]
 pub(super) struct Said {
     /// It told what it serves, or that it does not tell.
     models: bool,
     /// It described itself.
     server: bool,
+    /// Whether it is known how it is addressed.
+    pub(super) ranks: Result<(), Unsettled>,
 }
 
 impl Said {
@@ -64,7 +68,7 @@ impl Said {
 
 /// Asks one worker for ever, at once at first unless it `is_known`: it may come back as another one behind the same
 /// address. What it does not say stays as it was known.
-pub(super) async fn watch(shared: &Arc<Shared>, member: &Member, is_known: bool) {
+pub(super) async fn watch(shared: &Arc<Shared>, member: &Arc<Member>, is_known: bool) {
     let interval = shared.rounds.info_interval;
     let repetition = REPETITION.min(interval);
     let mut pause = if is_known { interval } else { Duration::ZERO };
@@ -81,16 +85,16 @@ pub(super) async fn watch(shared: &Arc<Shared>, member: &Member, is_known: bool)
 }
 
 /// Asks a worker that was away. Unless it says that it is still the same one, its cache is not believed in.
-pub(super) async fn anew(shared: &Arc<Shared>, member: &Member) {
+pub(super) async fn anew(shared: &Arc<Shared>, member: &Arc<Member>) {
     let before = member.facts().instance;
     let said = once(shared, member).await;
     if !said.server || before.is_none() || member.facts().instance != before {
-        shared.forget_cache(member.id);
+        shared.forget_cache(member);
     }
 }
 
 /// Asks once.
-pub(super) async fn once(shared: &Arc<Shared>, member: &Member) -> Said {
+pub(super) async fn once(shared: &Arc<Shared>, member: &Arc<Member>) -> Said {
     let (models, server, model) = tokio::join!(
         answer(shared, member, &[MODELS]),
         answer(shared, member, &SERVER_INFO),
@@ -104,13 +108,19 @@ pub(super) async fn once(shared: &Arc<Shared>, member: &Member) -> Said {
     let object =
         |body: Option<Bytes>| body.and_then(|body| serde_json::from_slice::<Map<String, Value>>(&body).ok());
     let server = object(server);
-    let said = Said { models: answered, server: server.is_some() };
+    let has_server = server.is_some();
     let found =
         facts(models.as_deref(), server.as_ref().unwrap_or(&Map::new()), &object(model).unwrap_or_default());
     let before = member.facts();
     let barred = if reached { barred } else { before.barred.clone() };
-    learn(shared, member, Facts { barred, ..found.after(before, said.server) });
-    said
+    let latest = Facts { barred, ..found.after(before.clone(), has_server) };
+    let is_news = unlike::is_news(&before, &latest);
+    learn(shared, member, latest);
+    let ranks = layout::settle(shared, member).await;
+    if is_news && member.is_half() {
+        unlike::tell(shared);
+    }
+    Said { models: answered, server: has_server, ranks }
 }
 
 impl Facts {
@@ -129,7 +139,7 @@ fn learn(shared: &Arc<Shared>, member: &Member, facts: Facts) {
     let before = member.facts();
     if before.instance.is_some() && before.instance != facts.instance {
         tracing::warn!(worker = %member.address.url, "was started anew; its cache is taken for empty");
-        shared.forget_cache(member.id);
+        shared.forget_cache(member);
     }
     if facts.is_too_long && !before.is_too_long {
         let problem = "something that it says of itself is too long, and not taken over";
@@ -137,10 +147,22 @@ fn learn(shared: &Arc<Shared>, member: &Member, facts: Facts) {
     }
     // Operators' word goes before it: whether they have given one is looked at under the lock under which they give it.
     let mut books = shared.books.lock();
-    let model = facts.model.clone().filter(|_| member.is_model_open());
-    let is_news = model.clone().is_some_and(|model| books.router.set_model(member.id, Some(model)));
     member.set_facts(facts.clone());
+    // The role first: otherwise there would be workers of another role for its model, if only for a moment.
+    let role = member.learned_role();
+    let role = role.filter(|role| books.set_role(shared.clock.now_ns(), member, *role));
+    let model = facts.model.clone().filter(|_| member.is_model_open());
+    let is_news = model.is_some() && books.set_model(member, model.as_deref());
     drop(books);
+    if let Some(role) = role {
+        // What was noted of it was noted among the workers of another role.
+        shared.belief.forget(&member.ids());
+        tracing::info!(worker = %member.address.url, role = role.label(), "says what it does");
+        shared.turns.notify_waiters();
+    }
+    if let Some(problem) = member.contradiction() {
+        life::expel(shared, member, problem);
+    }
     if let Some(model) = model.filter(|_| is_news) {
         tracing::info!(worker = %member.address.url, model, "serves");
         shared.turns.notify_waiters();
@@ -210,8 +232,13 @@ fn facts(models: Option<&[u8]>, server: &Map<String, Value>, model: &Map<String,
             .and_then(short)
             .or_else(|| one_of(&["served_model_name", "model_path"]))
             .or_else(|| text(model, "model_path")),
-        role: one_of(&["disaggregation_mode"]).filter(|mode| mode != "null"),
-        dp_size: number("dp_size"),
+        disaggregation_mode: one_of(&["disaggregation_mode"]),
+        bootstrap_port: number("disaggregation_bootstrap_port")
+            .and_then(|port| u16::try_from(port).ok())
+            .filter(|port| *port > 0),
+        dp_size: number("dp_size").or_else(|| number("data_parallel_size")),
+        nodes: number("nnodes"),
+        load_balance_method: one_of(&["load_balance_method"]),
         tp_size: number("tp_size"),
         page_size: number("page_size"),
         token_capacity: number("max_total_num_tokens").or_else(|| number("max_total_tokens")),
@@ -271,6 +298,7 @@ mod tests {
         let found = facts(None, &server, &object(r#"{"model_path":"/m"}"#));
         let expected = Facts {
             model: Some("m".into()),
+            disaggregation_mode: Some("null".into()),
             dp_size: Some(2),
             token_capacity: Some(9),
             version: Some("0.5".into()),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::time::Instant;
 
-use super::{Member, describe};
+use super::{Member, Stage, describe};
 use crate::config::HealthConfig;
 use crate::shared::Shared;
 use crate::upstream::{CallError, NoAnswer, Probe, probe};
@@ -20,7 +20,7 @@ use crate::upstream::{CallError, NoAnswer, Probe, probe};
 const HURRY: Duration = Duration::from_secs(1);
 
 /// Probes a worker that is there, for ever.
-pub(super) async fn watch(shared: &Arc<Shared>, member: &Member, config: &HealthConfig) {
+pub(super) async fn watch(shared: &Arc<Shared>, member: &Arc<Member>, config: &HealthConfig) {
     let mut streak = Streak { healthy: true, against: 0 };
     // Nobody was there for a moment: whoever is there next may be another one.
     let mut was_gone = false;
@@ -35,7 +35,7 @@ pub(super) async fn watch(shared: &Arc<Shared>, member: &Member, config: &Health
                     next = Instant::now() + HURRY;
                     continue;
                 };
-                member.metrics.checked(matches!(verdict, Verdict::Good));
+                member.checks.note(matches!(verdict, Verdict::Good));
                 next = Instant::now() + config.interval;
                 verdict
             }
@@ -49,9 +49,9 @@ pub(super) async fn watch(shared: &Arc<Shared>, member: &Member, config: &Health
             }
             _ => {}
         }
-        if turned {
+        if turned && member.stage_is(|stage| !matches!(stage, Stage::Failed(_))) {
             announce(&member.address.url, streak.healthy, &verdict);
-            shared.set_healthy(member.id, streak.healthy);
+            shared.set_healthy(member, streak.healthy);
         }
         if !streak.healthy || matches!(verdict, Verdict::Unwell(_) | Verdict::Unreachable { .. }) {
             next = next.min(Instant::now() + HURRY);

@@ -12,9 +12,21 @@ pub(crate) struct Identity(u128);
 impl Identity {
     /// The id of whoever is dialled like this.
     pub(crate) fn of(address: &Address) -> Self {
+        Self::of_text(&address.dialled())
+    }
+
+    /// The id of a data-parallel rank of the engine that is dialled like this; without one, of the whole engine.
+    pub(crate) fn of_rank(address: &Address, rank: Option<u32>) -> Self {
+        match rank {
+            None => Self::of(address),
+            Some(rank) => Self::of_text(&format!("{}@{rank}", address.dialled())),
+        }
+    }
+
+    fn of_text(text: &str) -> Self {
         const VERSION: u128 = 8 << 76;
         const VARIANT: u128 = 2 << 62;
-        let hash = xxhash_rust::xxh3::xxh3_128(address.dialled().as_bytes());
+        let hash = xxhash_rust::xxh3::xxh3_128(text.as_bytes());
         Self(hash & !(0xf << 76) & !(3 << 62) | VERSION | VARIANT)
     }
 
@@ -48,6 +60,11 @@ mod tests {
         let id = |url| Identity::of(&Address::parse(url).expect(url));
         assert_eq!(id("http://W:80/"), id("http://w"));
         assert_ne!(id("http://w:81"), id("http://w"));
+        let rank = |url, rank| Identity::of_rank(&Address::parse(url).expect(url), rank);
+        assert_eq!(rank("http://W:80/", Some(1)), rank("http://w", Some(1)));
+        assert_eq!(rank("http://w", None), id("http://w"));
+        assert_ne!(rank("http://w", Some(0)), rank("http://w", Some(1)));
+        assert_ne!(rank("http://w", Some(0)), id("http://w"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use router_core::Role;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{Member, Stage, Standing};
+use super::{Member, Rank, Stage, Standing};
 use crate::shared::Shared;
 
 /// How long the last worker stays at most.
@@ -50,6 +50,31 @@ pub(crate) fn drain_all(
     let told: Vec<_> = members.into_iter().filter(|member| tell(member)).collect();
     begin(shared, told.clone(), limit);
     told
+}
+
+/// Sends one rank of an engine away; the others stay. With the last one the engine goes.
+pub(crate) fn drain_rank(
+    shared: &Arc<Shared>,
+    member: &Arc<Member>,
+    rank: &Arc<Rank>,
+    limit: Duration,
+) -> Leave {
+    let mut books = shared.books.lock();
+    if rank.is_leaving() || member.stage().is_leaving() {
+        return Leave::Already;
+    }
+    if member.ranks().iter().all(|other| other.id == rank.id || other.is_leaving()) {
+        drop(books);
+        return drain(shared, member, limit);
+    }
+    rank.leave();
+    books.router.set_draining(shared.clock.now_ns(), rank.id);
+    drop(books);
+    tracing::info!(worker = %rank.url, "draining");
+    let end = Instant::now() + limit;
+    let (gone, member, rank) = (Arc::clone(shared), Arc::clone(member), Arc::clone(rank));
+    shared.background.runtime.spawn(async move { go_alone(&gone, &member, &rank, end).await });
+    Leave::Now
 }
 
 /// Whether it is news to it.
@@ -110,7 +135,10 @@ async fn stay_on(shared: &Arc<Shared>, mut staying: Vec<Arc<Member>>, until: Ins
 
 /// The worker gets no requests any more. One that has been taken out meanwhile gets none anyway.
 fn close(shared: &Shared, member: &Member) {
-    let is_there = shared.books.lock().router.set_draining(shared.clock.now_ns(), member.id);
+    let now_ns = shared.clock.now_ns();
+    let mut books = shared.books.lock();
+    let is_there = member.ids().iter().fold(false, |news, id| books.router.set_draining(now_ns, *id) | news);
+    drop(books);
     if is_there {
         tracing::info!(worker = %member.address.url, "draining");
         member.advance(|_| true, Stage::Draining);
@@ -119,28 +147,47 @@ fn close(shared: &Shared, member: &Member) {
 
 /// Waits until nothing runs there, and takes the worker out.
 async fn go(shared: &Shared, member: &Member, end: Instant) {
-    // Before the first look: an end that this does not see is news.
+    let running = idle(member, end, || shared.books.lock().leases_at(member)).await;
+    // It may have been registered again meanwhile, and be another one.
+    if shared.books.lock().remove(shared.clock.now_ns(), member) {
+        shared.belief.remove(&member.ids());
+        announce(&member.address.url, running);
+    }
+}
+
+/// The same for one rank.
+async fn go_alone(shared: &Shared, member: &Member, rank: &Rank, end: Instant) {
+    let running = idle(member, end, || shared.books.lock().router.leases_of(rank.id)).await;
+    // Its engine may have left before it.
+    if shared.books.lock().remove_rank(shared.clock.now_ns(), member, rank) {
+        shared.belief.remove(&[rank.id]);
+        announce(&rank.url, running);
+    }
+}
+
+/// Waits until so many requests as `running` tells are none, or for the `end`; how many there are then.
+async fn idle(member: &Member, end: Instant, running: impl Fn() -> usize) -> usize {
     member.ends.watch();
-    let running = loop {
-        let running = shared.books.lock().router.leases_of(member.id);
+    loop {
+        // Before the look: an end that this does not see is news.
+        let mut ended = std::pin::pin!(member.ends.next());
+        ended.as_mut().enable();
+        let running = running();
         if running == 0 || Instant::now() >= end {
-            break running;
+            return running;
         }
         tokio::select! {
-            () = member.ends.next() => {}
+            () = ended => {}
             () = sleep_until(end) => {}
         }
-    };
-    // It may have been registered again meanwhile, and be another one.
-    if !shared.books.lock().remove(shared.clock.now_ns(), member) {
-        return;
     }
-    shared.belief.remove(member.id);
+}
+
+fn announce(worker: &str, running: usize) {
     if running == 0 {
-        tracing::info!(worker = %member.address.url, "removed");
+        tracing::info!(%worker, "removed");
     } else {
-        let url = &member.address.url;
-        tracing::warn!(worker = %url, running, "removed after its time to drain; what runs there goes on to its end");
+        tracing::warn!(%worker, running, "removed after its time to drain; what runs there goes on to its end");
     }
 }
 
@@ -158,7 +205,8 @@ fn who_stays(shared: &Shared, members: &[Arc<Member>]) -> Vec<bool> {
         }
     }
     let stays = |member: &Arc<Member>| {
-        let own = fleet.binary_search_by_key(&member.id, |worker| worker.member.id).map(|at| &fleet[at]);
+        let own = fleet.binary_search_by_key(&member.first_id, |worker| worker.member.first_id);
+        let own = own.map(|at| &fleet[at]);
         own.is_ok_and(|own| own.healthy && !there.has(own) && coming.has(own))
     };
     members.iter().map(stays).collect()

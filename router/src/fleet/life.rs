@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::health::Verdict;
+use super::layout::Unsettled;
 use super::newcomers::Newcomer;
 use super::{Facts, Member, Stage, describe, health, loads};
 use crate::config::HealthConfig;
@@ -43,18 +44,22 @@ async fn live(shared: Arc<Shared>, member: Arc<Member>, newcomer: Newcomer) {
 /// comes of it, nobody waits for it as for a newcomer afterwards.
 async fn arrive(
     shared: &Arc<Shared>,
-    member: &Member,
+    member: &Arc<Member>,
     health: Option<&HealthConfig>,
     newcomer: Newcomer,
 ) -> Option<bool> {
     match health {
         // It goes on under other terms. Where nobody is to look any more it is taken for healthy.
         _ if member.stage() == Stage::Ready => {
-            shared.set_healthy(member.id, true);
+            shared.set_healthy(member, true);
             Some(member.facts() != Facts::default())
         }
         Some(health) => come(shared, member, health, newcomer).await,
-        // Nobody can say when it is there, so it is there.
+        // Nobody can say when it is there, so it is there. If it is, it may say by which ranks it is addressed.
+        None if shared.rounds.dp_aware => {
+            let welcomed = welcome(shared, member).await;
+            welcomed.unwrap_or_else(|_| join(shared, member).then_some(false))
+        }
         None => join(shared, member).then_some(false),
     }
 }
@@ -62,7 +67,7 @@ async fn arrive(
 /// Probes a worker until it is there; whether it has said what it is. Nothing if it did not come in time.
 async fn come(
     shared: &Arc<Shared>,
-    member: &Member,
+    member: &Arc<Member>,
     health: &HealthConfig,
     newcomer: Newcomer,
 ) -> Option<bool> {
@@ -73,19 +78,19 @@ async fn come(
     loop {
         let problem = match health::ask(shared, member, health).await {
             Some(Verdict::Good) => {
-                member.metrics.checked(true);
-                let described = describe::once(shared, member).await.is_answer();
-                let joined = join(shared, member);
-                drop(newcomer);
-                return joined.then_some(described);
+                member.checks.note(true);
+                match welcome(shared, member).await {
+                    Ok(described) => return described,
+                    Err(problem) => problem,
+                }
             }
             Some(verdict @ Verdict::Itself) => {
-                member.metrics.checked(false);
+                member.checks.note(false);
                 fail(shared, member, verdict.to_string());
                 return None;
             }
             Some(verdict) => {
-                member.metrics.checked(false);
+                member.checks.note(false);
                 verdict.to_string()
             }
             None => "this machine lacks the means to ask".to_owned(),
@@ -108,11 +113,29 @@ async fn come(
     }
 }
 
+/// Asks a worker what it is, which then gets requests; whether it has said it. Nothing if it is not to have any.
+///
+/// # Errors
+/// What it has not said yet, without which it cannot have requests.
+async fn welcome(shared: &Arc<Shared>, member: &Arc<Member>) -> Result<Option<bool>, String> {
+    let described = describe::once(shared, member).await;
+    let is_answer = described.is_answer();
+    let settled = member.contradiction().map_or(described.ranks, |problem| Err(Unsettled::Wrong(problem)));
+    match settled {
+        Ok(()) => Ok(join(shared, member).then_some(is_answer)),
+        Err(Unsettled::NotYet(problem)) => Err(problem),
+        Err(Unsettled::Wrong(problem)) => {
+            fail(shared, member, problem);
+            Ok(None)
+        }
+    }
+}
+
 /// The worker gets requests from now on; false if it was told to leave meanwhile.
 fn join(shared: &Shared, member: &Member) -> bool {
     let joined = member.advance(Stage::is_coming, Stage::Ready);
     if joined {
-        shared.set_healthy(member.id, true);
+        shared.set_healthy(member, true);
         tracing::info!(worker = %member.address.url, "ready");
     }
     joined
@@ -122,5 +145,21 @@ fn fail(shared: &Shared, member: &Member, reason: String) {
     if member.advance(Stage::is_coming, Stage::Failed(reason.clone())) {
         tracing::error!(worker = %member.address.url, "{reason}");
         shared.turns.notify_waiters();
+    }
+}
+
+/// A worker that is there is not what it was said to be: it gets no requests any more, and nothing goes on about it. What
+/// runs there goes on.
+pub(super) fn expel(shared: &Shared, member: &Member, reason: String) {
+    if member.advance(|stage| *stage == Stage::Ready, Stage::Failed(reason.clone())) {
+        // Never taken back, whatever its health is found to be meanwhile.
+        let mut books = shared.books.lock();
+        let now_ns = shared.clock.now_ns();
+        member.ids().iter().for_each(|id| _ = books.router.set_draining(now_ns, *id));
+        drop(books);
+        shared.set_healthy(member, false);
+        tracing::error!(worker = %member.address.url, "{reason}");
+        shared.turns.notify_waiters();
+        member.leave_alone();
     }
 }

@@ -1,28 +1,33 @@
-//! One worker as the shell knows it. What the core decides by is the core's; this is how to reach it, what was said of
+//! One engine as the shell knows it. What the core decides by is the core's; this is how to reach it, what was said of
 //! it, what it says of itself, and how far it has come.
+//!
+//! The core knows it as one worker, or as one for each of its data-parallel ranks: [`Rank`].
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Instant, SystemTime};
 
 use http::HeaderValue;
 use parking_lot::{Mutex, RwLock};
+use router_core::Role;
 use router_core::ids::WorkerId;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::task::AbortHandle;
 
 use super::Identity;
+use super::layout::Settled;
+use super::rank::Ranks;
 use crate::api_key::ApiKey;
-use crate::config::StaticWorker;
-use crate::metrics::WorkerMetrics;
+use crate::config::{BootstrapPort, StaticWorker};
+use crate::metrics::HealthChecks;
 use crate::upstream::{Address, IdleConnections};
 
-/// One worker.
+/// One engine.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// In the decision core.
-    pub(crate) id: WorkerId,
+    /// The id that it had first, whichever it has now: nobody else has it, and members are in its order.
+    pub(crate) first_id: WorkerId,
     /// Under which operators know it: the same for every spelling of its URL.
     pub(crate) identity: Identity,
     pub(crate) address: Address,
@@ -30,13 +35,16 @@ pub(crate) struct Member {
     pub(crate) unreachable: Sightings,
     /// Requests that failed there, or got no answer: reason to ask whether it is still the same one.
     pub(crate) lost: Sightings,
-    pub(crate) metrics: Arc<WorkerMetrics>,
+    pub(crate) checks: HealthChecks,
     pub(crate) idle: IdleConnections,
     pub(crate) since: Instant,
+    pub(super) ranks: Ranks,
     terms: RwLock<Terms>,
     facts: RwLock<Facts>,
     /// How far it has come, and since when.
     stage: Mutex<(Stage, SystemTime)>,
+    /// What was found out about how it is addressed.
+    pub(super) settled: Mutex<Settled>,
     pub(super) ends: Ends,
     /// What goes on about it in the background.
     task: Mutex<Option<AbortHandle>>,
@@ -54,14 +62,26 @@ pub(crate) struct Terms {
     pub(crate) labels: BTreeMap<String, String>,
     /// Whether it is probed.
     pub(crate) health_check: bool,
+    /// Must be what it says itself; `None`: it is what it says.
+    pub(crate) role: Option<Role>,
+    /// Of a prefill worker.
+    pub(crate) bootstrap_port: BootstrapPort,
 }
 
 /// What a worker says of itself; what it does not say is absent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Facts {
     pub(crate) model: Option<String>,
-    pub(crate) role: Option<String>,
+    /// SGLang's word for what it does; "null" is prefill and decode.
+    pub(crate) disaggregation_mode: Option<String>,
+    /// Where its bootstrap server listens, if it is a prefill worker: the others say one too.
+    pub(crate) bootstrap_port: Option<u16>,
+    /// How many data-parallel ranks share its requests.
     pub(crate) dp_size: Option<u64>,
+    /// On how many machines it runs.
+    pub(crate) nodes: Option<u64>,
+    /// How it shares requests among its ranks.
+    pub(crate) load_balance_method: Option<String>,
     pub(crate) tp_size: Option<u64>,
     /// Tokens in a page of its KV cache.
     pub(crate) page_size: Option<u64>,
@@ -93,7 +113,7 @@ pub(crate) enum Stage {
     Failed(String),
 }
 
-/// The ends of a worker's requests, for one who waits for the last of them.
+/// The ends of a worker's requests, for those who wait for the last of them.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     is_waiting: AtomicBool,
@@ -113,17 +133,19 @@ impl Member {
     /// A worker of which nothing is known but this; `pools` is the number of pools that hold connections.
     pub(crate) fn new(id: WorkerId, address: Address, terms: Terms, pools: usize) -> Self {
         Self {
-            id,
+            first_id: id,
             identity: Identity::of(&address),
+            ranks: Ranks::whole(id, &address),
             address,
             unreachable: Sightings::default(),
             lost: Sightings::default(),
-            metrics: Arc::default(),
+            checks: HealthChecks::default(),
             idle: IdleConnections::new(pools),
             since: Instant::now(),
             terms: RwLock::new(terms),
             facts: RwLock::default(),
             stage: Mutex::new((Stage::Pending, SystemTime::now())),
+            settled: Mutex::default(),
             ends: Ends::default(),
             task: Mutex::new(None),
         }
@@ -136,6 +158,11 @@ impl Member {
 
     pub(crate) fn terms(&self) -> Terms {
         self.terms.read().clone()
+    }
+
+    /// Looks at what is said of it and what it says itself, without a copy.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&Terms, &Facts) -> T) -> T {
+        look(&self.terms.read(), &self.facts.read())
     }
 
     /// Whether nobody but itself says which model it serves.
@@ -186,7 +213,7 @@ impl Member {
     /// A request there has ended, which the core has been told of.
     pub(crate) fn request_ended(&self) {
         if self.ends.is_waiting.load(Ordering::Acquire) {
-            self.ends.news.notify_one();
+            self.ends.news.notify_waiters();
         }
     }
 
@@ -221,6 +248,8 @@ impl Terms {
             cost: worker.cost,
             labels: worker.labels.clone(),
             health_check: worker.health_check,
+            role: worker.role,
+            bootstrap_port: worker.bootstrap_port,
         }
     }
 }
@@ -234,6 +263,8 @@ impl Default for Terms {
             cost: Self::COST,
             labels: BTreeMap::new(),
             health_check: true,
+            role: None,
+            bootstrap_port: BootstrapPort::Asked,
         }
     }
 }
@@ -271,9 +302,9 @@ impl Ends {
         self.is_waiting.store(true, Ordering::Release);
     }
 
-    /// Waits for the next one; several may be one.
-    pub(super) async fn next(&self) {
-        self.news.notified().await;
+    /// Comes with the next one that follows its being enabled; several may be one.
+    pub(super) fn next(&self) -> Notified<'_> {
+        self.news.notified()
     }
 }
 

@@ -27,21 +27,42 @@ pub(crate) enum Registered {
 /// Makes a worker known and begins to probe it. One that is leaving, or did not come in its time, begins anew: it goes at
 /// once, and what runs there goes on.
 pub(crate) fn register(shared: &Arc<Shared>, address: &Address, terms: Terms) -> Registered {
+    enrol(shared, address, terms, |_| false)
+}
+
+/// The same for one of which other things are said than before: one that is another worker by that begins anew too.
+pub(crate) fn register_changed(shared: &Arc<Shared>, address: &Address, terms: Terms) -> Registered {
+    let (role, port) = (terms.role, terms.bootstrap_port);
+    enrol(shared, address, terms, |former| !former.fits(role, port))
+}
+
+fn enrol(
+    shared: &Arc<Shared>,
+    address: &Address,
+    terms: Terms,
+    is_another: impl FnOnce(&Member) -> bool,
+) -> Registered {
     let identity = Identity::of(address);
     let now_ns = shared.clock.now_ns();
     let mut books = shared.books.lock();
     match books.find(identity) {
-        Some(former) if former.stage().is_leaving() || matches!(former.stage(), Stage::Failed(_)) => {
+        Some(former)
+            if former.stage().is_leaving()
+                || matches!(former.stage(), Stage::Failed(_))
+                || is_another(&former) =>
+        {
             books.remove(now_ns, &former);
-            shared.belief.remove(former.id);
+            shared.belief.remove(&former.ids());
         }
         Some(known) => return Registered::Known(known),
         None => {}
     }
-    if books.members().len() >= MAX_WORKERS {
+    if books.ranks().len() >= MAX_WORKERS {
         return Registered::Full;
     }
-    let spec = WorkerSpec { url: address.url.clone(), model: terms.model.clone(), role: Role::Regular };
+    // Who does not say what it does is asked before it gets requests.
+    let role = terms.role.unwrap_or(Role::Regular);
+    let spec = WorkerSpec { url: address.url.clone(), model: terms.model.clone(), role };
     let id = books.router.register_worker(now_ns, spec);
     let member = Arc::new(Member::new(id, address.clone(), terms, shared.background.pools));
     books.add(Arc::clone(&member));
@@ -60,10 +81,10 @@ pub(crate) fn set_terms(shared: &Arc<Shared>, member: &Arc<Member>, change: impl
     if before.model != now.model {
         // What nobody says any more is what the worker says.
         let model = now.model.or_else(|| member.facts().model);
-        books.router.set_model(member.id, model);
+        books.set_model(member, model.as_deref());
         shared.turns.notify_waiters();
     }
-    let is_there = books.find(member.identity).is_some_and(|known| known.id == member.id);
+    let is_there = books.has(member);
     let stage = member.stage();
     if before.health_check != now.health_check && is_there && (stage.is_coming() || stage == Stage::Ready) {
         life::begin(shared, member);

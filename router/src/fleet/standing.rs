@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use router_core::{BreakerView, Load, Role, Tally};
 
-use super::{Books, Member};
+use super::{Books, Member, Rank};
 
 /// One worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Standing {
+    pub(crate) rank: Arc<Rank>,
     pub(crate) member: Arc<Member>,
     pub(crate) role: Role,
     /// `None` until it is known.
@@ -19,6 +20,8 @@ pub(crate) struct Standing {
     pub(crate) takes_requests: bool,
     /// What this router has in flight on it.
     pub(crate) load: Load,
+    /// Decode streams in flight on others that go on with what it computed.
+    pub(crate) decode_streams: u64,
     /// How what went there ended so far.
     pub(crate) tally: Tally,
     pub(crate) breaker: BreakerView,
@@ -31,7 +34,7 @@ pub(crate) struct Standing {
 }
 
 impl Books {
-    /// All workers, in the order in which they were added.
+    /// All workers, in the order of their ids.
     pub(crate) fn standings(&self, now_ns: u64) -> Vec<Standing> {
         // Most fleets serve one model: its name is copied once.
         let mut last: Option<Arc<str>> = None;
@@ -39,19 +42,23 @@ impl Books {
             Some(name) if **name == *model => Arc::clone(name),
             _ => Arc::clone(last.insert(Arc::from(model))),
         };
-        let mut standings = Vec::with_capacity(self.members().len());
-        standings.extend(self.router.workers(now_ns).zip(self.members()).map(|(row, member)| Standing {
-            member: Arc::clone(member),
-            role: row.worker.role,
-            model: row.worker.model.as_deref().map(&mut named),
-            healthy: row.worker.healthy,
-            takes_requests: row.worker.takes_requests(),
-            load: row.load,
-            tally: row.tally,
-            breaker: row.breaker,
-            warming: row.warming,
-            diverted: row.diverted,
-            routing_keys: row.routing_keys,
+        let mut standings = Vec::with_capacity(self.ranks().len());
+        standings.extend(self.router.workers(now_ns).zip(self.ranks()).map(|(row, (rank, member))| {
+            Standing {
+                rank: Arc::clone(rank),
+                member: Arc::clone(member),
+                role: row.worker.role,
+                model: row.worker.model.as_deref().map(&mut named),
+                healthy: row.worker.healthy,
+                takes_requests: row.worker.takes_requests(),
+                load: row.load,
+                decode_streams: row.derived,
+                tally: row.tally,
+                breaker: row.breaker,
+                warming: row.warming,
+                diverted: row.diverted,
+                routing_keys: row.routing_keys,
+            }
         }));
         standings
     }

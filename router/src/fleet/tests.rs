@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{Leave, Registered, Stage, Terms, drain, drain_all, register};
+use super::layout::lay_out;
+use super::{Layout, Leave, Registered, Stage, Terms, drain, drain_all, register};
 use crate::cli;
 use crate::config::UpstreamTls;
 use crate::shared::{Rounds, Shared};
@@ -73,4 +74,15 @@ async fn those_that_are_sent_away_together_all_stay_until_another_one_is_there()
     assert_eq!(drain_all(&shared, old, Duration::from_secs(3600)).len(), 0);
     add(&shared, "http://127.0.0.1:3", false);
     wait_until(|| shared.members().len() == 2).await;
+}
+
+#[tokio::test]
+async fn an_engine_that_was_taken_out_while_it_was_asked_is_laid_out_no_more() {
+    let shared = shared(|_| {});
+    let member = add(&shared, "http://127.0.0.1:1", false);
+    let now_ns = shared.clock.now_ns();
+    assert!(shared.books.lock().remove(now_ns, &member));
+    let ranks = Layout::Ranks { first: 0, count: 4 };
+    assert_eq!(lay_out(&shared, &member, ranks), Ok(()));
+    assert_eq!((member.layout(), shared.standings().len()), (Layout::Whole, 0));
 }

@@ -100,7 +100,14 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("--router-host", "give --host"),
     ("--router-port", "give --port"),
     ("--router-worker-urls", "the workers are those that are started; leave it out"),
+    ("--router-pd-disaggregation", PAIRS),
+    ("--router-prefill", PAIRS),
+    ("--router-decode", PAIRS),
 ];
+
+/// All workers are started by one command, with a port each; a prefill worker has two.
+const PAIRS: &str = "all workers that are started do the same; start prefill and decode workers by themselves, and give them \
+                     to `router --pd-disaggregation`";
 
 /// What a command line asks for.
 #[derive(Debug)]

@@ -12,17 +12,16 @@ use std::sync::Arc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, prometheus_text, text};
 use prometheus_client::registry::Registry;
-use router_core::{POLICIES, PolicyRow};
+use router_core::{Leg, POLICIES, PolicyRow, Role};
 
 use super::labels::{End, RequestError};
 use super::live::Live;
 use super::routes::Row;
-use super::{Format, Histogram, Metrics, read};
+use super::{Format, Histogram, LEGS, Metrics, read};
 use page::{Labels, Page};
 
 /// The labels that tell nothing yet and that dashboards of the gateway select by.
 const HTTP: (&str, &str) = ("router_type", "http");
-const REGULAR: (&str, &str) = ("backend_type", "regular");
 const MODE: (&str, &str) = ("connection_mode", "http");
 
 impl Metrics {
@@ -219,14 +218,25 @@ impl Scrape {
         })
     }
 
-    /// Whether a count of this policy's is shown: of those that do not rule, what they did while they ruled.
+    /// Whether a count of this policy's is shown: of those that rule over nobody, what they did while they ruled.
     fn is_shown(&self, policy: &PolicyRow, count: u64) -> bool {
-        count > 0 || policy.name == self.metrics.policy()
+        let has = |role: Role| self.live.workers.iter().any(|worker| worker.role == role.label());
+        let is_empty = self.live.workers.is_empty();
+        let rules = |role: &Role| {
+            policy.name == self.metrics.policy(*role) && (has(*role) || is_empty && *role == Role::Regular)
+        };
+        count > 0 || Role::ALL.iter().any(rules)
     }
 
-    /// Those of these counts of the policies that are shown.
-    fn shown(&self, counts: impl Iterator<Item = u64>) -> impl Iterator<Item = (&'static PolicyRow, u64)> {
-        POLICIES.iter().zip(counts).filter(|(row, count)| self.is_shown(row, *count))
+    /// Those of these counts of the policies that are shown of a worker of this role.
+    fn shown(
+        &self,
+        role: &str,
+        counts: impl Iterator<Item = u64>,
+    ) -> impl Iterator<Item = (&'static PolicyRow, u64)> {
+        let of_role = Role::ALL.into_iter().find(|other| other.label() == role);
+        let ruling = of_role.map(|role| self.metrics.policy(role));
+        POLICIES.iter().zip(counts).filter(move |(row, count)| *count > 0 || Some(row.name) == ruling)
     }
 
     fn admission(&self, page: &mut Page) -> fmt::Result {
@@ -263,9 +273,9 @@ impl Scrape {
     fn retries(&self, page: &mut Page) -> fmt::Result {
         let metrics = &self.metrics;
         let mut retries = page.counter("smg_worker_retries", "Tries that were followed by another one")?;
-        for ((endpoint, cause), count) in metrics.retries.rows() {
+        for ((endpoint, leg, cause), count) in metrics.retries.rows() {
             let endpoint = &*metrics.endpoint(endpoint).label;
-            let labels = [("worker_type", "regular"), ("endpoint", endpoint), ("cause", cause)];
+            let labels = [("worker_type", leg.label()), ("endpoint", endpoint), ("cause", cause)];
             retries.count(&labels, count)?;
         }
         let help = "Requests that no further try was left for";
@@ -274,8 +284,13 @@ impl Scrape {
             if endpoint.group != at {
                 continue;
             }
-            let labels = [("worker_type", "regular"), ("endpoint", &*endpoint.name.label)];
-            exhausted.count(&labels, read(&endpoint.exhausted))?;
+            for (leg, count) in LEGS.iter().zip(&endpoint.exhausted) {
+                // Who has no pairs sees nothing of their legs.
+                if *leg == Leg::Whole || read(count) > 0 {
+                    let labels = [("worker_type", leg.label()), ("endpoint", &*endpoint.name.label)];
+                    exhausted.count(&labels, read(count))?;
+                }
+            }
         }
         let help = "Wait after a failed try, by the number of tries so far";
         let mut backoffs = page.histogram("smg_worker_retry_backoff_seconds", help)?;
@@ -287,12 +302,13 @@ impl Scrape {
         Ok(())
     }
 
-    /// Every row of a model and an endpoint, with the labels that all their families share.
+    /// Every row of a model, an endpoint and a kind of plan, with the labels that all their families share.
     fn each_row(&self, mut show: impl FnMut(Labels, &Row) -> fmt::Result) -> fmt::Result {
         for model in self.metrics.routes.models() {
-            for (endpoint, row) in model.rows() {
+            for (endpoint, backend, row) in model.rows() {
                 let endpoint = &*self.metrics.endpoint(endpoint).label;
-                show(&[HTTP, REGULAR, MODE, ("model", &*model.name), ("endpoint", endpoint)], row)?;
+                let backend = ("backend_type", backend.label());
+                show(&[HTTP, backend, MODE, ("model", &*model.name), ("endpoint", endpoint)], row)?;
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use router_core::Cause;
 
-use crate::error::Refusal;
+use crate::error::{Fault, Refusal};
 
 /// Kinds of failed requests, of which the first four are the gateway's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,15 +48,22 @@ impl RequestError {
             | Refusal::NoneHealthy { .. }
             | Refusal::ModelDown { .. }
             | Refusal::BreakersOpen { .. }
+            | Refusal::LegUnavailable { .. }
+            | Refusal::DispatchLimit { .. }
             | Refusal::TargetUnavailable { .. } => Self::NoWorkers,
             Refusal::RequestTimeout
             | Refusal::HeadTimeout
             | Refusal::ConnectTimeout
             | Refusal::FirstByteTimeout
+            | Refusal::LegFailed {
+                fault: Fault::ConnectTimeout | Fault::FirstByteTimeout | Fault::Timeout,
+                ..
+            }
             | Refusal::UpstreamTimeout => Self::Timeout,
             Refusal::ConnectFailed
             | Refusal::UpstreamBroken
             | Refusal::UpstreamInvalid
+            | Refusal::LegFailed { .. }
             | Refusal::NoWorkerAnswered
             | Refusal::WorkersUnwell
             | Refusal::Loop
@@ -71,6 +78,9 @@ impl RequestError {
             | Refusal::UnsupportedCoding
             | Refusal::Unauthorized
             | Refusal::Forbidden
+            | Refusal::NeedsRegular
+            | Refusal::NoObject
+            | Refusal::TooManyItems
             | Refusal::UnknownModel => Self::Validation,
         }
     }
@@ -122,12 +132,12 @@ impl WorkerError {
 
     /// The worker's error behind a refusal; `None` if it has none in it.
     pub(crate) fn of_refusal(refusal: Refusal) -> Option<Self> {
-        match refusal {
-            Refusal::ConnectFailed | Refusal::ConnectTimeout => Some(Self::Connect),
-            Refusal::UpstreamBroken => Some(Self::ConnectionLost),
-            Refusal::UpstreamTimeout | Refusal::FirstByteTimeout => Some(Self::Timeout),
-            Refusal::UpstreamInvalid => Some(Self::InvalidAnswer),
-            _ => None,
+        match Fault::of(refusal)? {
+            Fault::Connect | Fault::ConnectTimeout => Some(Self::Connect),
+            Fault::Broken => Some(Self::ConnectionLost),
+            Fault::Timeout | Fault::FirstByteTimeout => Some(Self::Timeout),
+            Fault::Invalid => Some(Self::InvalidAnswer),
+            Fault::GivenUp => Some(Self::Status),
         }
     }
 }
@@ -147,6 +157,27 @@ pub(crate) enum End {
     TimedOut,
     /// The router's own end cut it off.
     Shutdown,
+}
+
+/// By what kind of plan a request was served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backend {
+    /// By one worker, or it came to none.
+    Regular,
+    /// By a prefill and a decode worker, or it failed for want of one of them.
+    Pair,
+}
+
+impl Backend {
+    pub(super) const ALL: [Self; 2] = [Self::Regular, Self::Pair];
+
+    /// The gateway's word.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Regular => "regular",
+            Self::Pair => "pd",
+        }
+    }
 }
 
 impl End {

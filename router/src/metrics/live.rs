@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use router_core::index::IndexStats;
-use router_core::{BreakerView, Tally};
+use router_core::{BreakerView, Role, Tally};
 
 use super::WorkerMetrics;
+use crate::fleet::Standing;
 use crate::shared::Shared;
 
 /// Everything that is read at a scrape.
@@ -14,9 +15,13 @@ pub(crate) struct Live {
     pub(crate) now_ns: u64,
     /// The workers that the fleet has now.
     pub(crate) workers: Vec<WorkerRow>,
+    /// Their engines.
+    pub(crate) engines: Vec<EngineRow>,
     /// Without a policy that needs it there is none.
     pub(crate) index: Option<IndexStats>,
     pub(crate) queue: QueueRow,
+    /// Requests that wait for a decode stream to end; `None` without a limit on these.
+    pub(crate) dispatch_waiting: Option<u64>,
     /// How many routing keys the policy remembers, if it ever does.
     pub(crate) remembered_keys: Option<u64>,
 }
@@ -25,7 +30,7 @@ pub(crate) struct Live {
 #[derive(Debug, Default)]
 pub(crate) struct WorkerRow {
     pub(crate) counts: Arc<WorkerMetrics>,
-    pub(crate) url: String,
+    pub(crate) url: Arc<str>,
     /// The word for its role.
     pub(crate) role: &'static str,
     pub(crate) model: Option<Arc<str>>,
@@ -41,12 +46,24 @@ pub(crate) struct WorkerRow {
     /// In flight.
     pub(crate) requests: u64,
     pub(crate) tokens: u64,
+    /// Of a prefill worker: decode streams that go on with what it computed.
+    pub(crate) decode_streams: Option<u64>,
     /// Prompt tokens in flight without a first token.
     pub(crate) queued_prefill_tokens: u64,
     /// Characters that the prefix index believes to be in its cache.
     pub(crate) index_chars: u64,
     pub(crate) breaker: BreakerView,
     pub(crate) tally: Tally,
+}
+
+/// What is probed: an engine, whatever its ranks.
+#[derive(Debug, Default)]
+pub(crate) struct EngineRow {
+    pub(crate) url: String,
+    /// The word for its role.
+    pub(crate) role: &'static str,
+    pub(crate) good_checks: u64,
+    pub(crate) failed_checks: u64,
 }
 
 /// The limit on concurrent requests; all 0 without one.
@@ -66,9 +83,12 @@ impl Live {
             let at = stats.chars.binary_search_by_key(&worker, |row| row.0).ok()?;
             Some(stats.chars[at].1)
         };
-        let workers = shared.standings().into_iter().map(|worker| WorkerRow {
-            counts: Arc::clone(&worker.member.metrics),
-            url: worker.member.address.url.clone(),
+        let standings = shared.standings();
+        let engines = standings.chunk_by(|a, b| a.member.first_id == b.member.first_id);
+        let engines = engines.filter_map(<[Standing]>::first).map(EngineRow::of).collect();
+        let workers = standings.into_iter().map(|worker| WorkerRow {
+            counts: Arc::clone(&worker.rank.metrics),
+            url: Arc::clone(&worker.rank.url),
             role: worker.role.label(),
             model: worker.model,
             healthy: worker.healthy,
@@ -78,13 +98,27 @@ impl Live {
             routing_keys: worker.routing_keys,
             requests: worker.load.requests,
             tokens: worker.load.tokens,
+            decode_streams: (worker.role == Role::Prefill).then_some(worker.decode_streams),
             queued_prefill_tokens: worker.load.queued_prefill_tokens,
-            index_chars: chars(worker.member.id).unwrap_or(0),
+            index_chars: chars(worker.rank.id).unwrap_or(0),
             breaker: worker.breaker,
             tally: worker.tally,
         });
         let workers = workers.collect();
         let remembered_keys = shared.books.lock().router.remembered_keys().map(|keys| keys as u64);
-        Self { now_ns, workers, index, queue, remembered_keys }
+        let dispatch_waiting = shared.dispatch.waiting();
+        Self { now_ns, workers, engines, index, queue, dispatch_waiting, remembered_keys }
+    }
+}
+
+impl EngineRow {
+    fn of(worker: &Standing) -> Self {
+        let member = &worker.member;
+        Self {
+            url: member.address.url.clone(),
+            role: worker.role.label(),
+            good_checks: member.checks.count(true),
+            failed_checks: member.checks.count(false),
+        }
     }
 }

@@ -19,10 +19,11 @@ mod tests;
 mod workers;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{Method, StatusCode};
-use router_core::{Assignment, Cause, POLICIES, PolicyId};
+use parking_lot::Mutex;
+use router_core::{Assignment, Cause, Leg, POLICIES, PerRole, PolicyId, Role};
 
 use crate::error::Refusal;
 pub(crate) use clients::ClientMetrics;
@@ -31,20 +32,23 @@ use histogram::Bounds;
 pub(crate) use histogram::{DURATION_BUCKETS, Gaps, Histogram};
 use in_flight::InFlight;
 pub(crate) use in_flight::Slot;
-pub(crate) use labels::{End, RequestError, WorkerError, is_turned_away};
+pub(crate) use labels::{Backend, End, RequestError, WorkerError, is_turned_away};
 pub(crate) use live::{Live, QueueRow};
 pub(crate) use routes::{Model, Routes, Row};
 use table::Table;
-pub(crate) use workers::WorkerMetrics;
+pub(crate) use workers::{HealthChecks, WorkerMetrics};
 
 /// The attempts whose back-off has a histogram of its own; later ones share the last.
 const BACKOFF_ATTEMPTS: usize = 8;
 
+/// The legs by whose failures is told apart.
+const LEGS: [Leg; 3] = [Leg::Whole, Leg::Prefill, Leg::Decode];
+
 /// All counters of the process.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    /// The policy that rules: its place among [`POLICIES`].
-    policy: AtomicUsize,
+    /// The policies that rule.
+    policies: Mutex<PerRole<PolicyId>>,
     endpoints: Vec<EndpointMetrics>,
     pub(crate) routes: Routes,
     pub(crate) in_flight: InFlight,
@@ -56,8 +60,8 @@ pub(crate) struct Metrics {
     /// Response heads towards clients, and from workers.
     answers: Statuses,
     upstream_answers: Statuses,
-    /// By endpoint and cause.
-    retries: Table<(usize, &'static str)>,
+    /// By endpoint, by the leg that failed, and by cause.
+    retries: Table<(usize, Leg, &'static str)>,
     backoffs: [Histogram; BACKOFF_ATTEMPTS],
     pub(crate) clients: ClientMetrics,
     admission: AdmissionMetrics,
@@ -80,7 +84,8 @@ struct EndpointMetrics {
     /// The first place with this label: endpoints may share one, and then what is counted by label.
     group: usize,
     arrived: AtomicU64,
-    exhausted: AtomicU64,
+    /// By the leg that failed last, in the order of [`LEGS`].
+    exhausted: [AtomicU64; LEGS.len()],
     /// Arrival to the end, of all requests.
     duration: Histogram,
 }
@@ -108,10 +113,10 @@ struct AdmissionMetrics {
 }
 
 impl Metrics {
-    /// The metrics of a router with this policy and these endpoints in the order of their table. `duration_buckets` are
+    /// The metrics of a router with these policies and these endpoints in the order of their table. `duration_buckets` are
     /// seconds; `threads` is how many serve requests.
     pub(crate) fn new(
-        policy: PolicyId,
+        policies: PerRole<PolicyId>,
         endpoints: impl Iterator<Item = EndpointName>,
         duration_buckets: &[f64],
         threads: usize,
@@ -128,7 +133,7 @@ impl Metrics {
         let decisions =
             POLICIES.iter().map(|row| row.reasons.iter().map(|reason| (*reason, AtomicU64::new(0))));
         Arc::new(Self {
-            policy: AtomicUsize::new(policy.place()),
+            policies: Mutex::new(policies),
             routes: Routes::new(endpoints.len(), &durations),
             endpoints,
             in_flight: InFlight::new(threads),
@@ -150,14 +155,14 @@ impl Metrics {
         })
     }
 
-    /// The name of the policy that rules now. A decision knows by which it was made.
-    pub(crate) fn policy(&self) -> &'static str {
-        POLICIES[self.policy.load(Ordering::Relaxed)].name
+    /// The name of the policy that rules now over the workers of a role. A decision knows by which it was made.
+    pub(crate) fn policy(&self, role: Role) -> &'static str {
+        self.policies.lock().get(role).row().name
     }
 
-    /// Another policy rules.
-    pub(crate) fn set_policy(&self, policy: PolicyId) {
-        self.policy.store(policy.place(), Ordering::Relaxed);
+    /// Other policies rule.
+    pub(crate) fn set_policies(&self, policies: PerRole<PolicyId>) {
+        *self.policies.lock() = policies;
     }
 
     /// The name of the endpoint at this place.
@@ -207,16 +212,16 @@ impl Metrics {
         }
     }
 
-    /// A try failed, the `attempt`-th of its request from 1, and another one follows after this wait.
-    pub(crate) fn retried(&self, endpoint: usize, attempt: u32, cause: Cause, wait_ns: u64) {
-        self.retries.add((self.group(endpoint), labels::cause(cause)));
+    /// A try failed by this leg, the `attempt`-th of its request from 1, and another one follows after this wait.
+    pub(crate) fn retried(&self, endpoint: usize, leg: Leg, attempt: u32, cause: Cause, wait_ns: u64) {
+        self.retries.add((self.group(endpoint), leg, labels::cause(cause)));
         let at = (attempt.max(1) as usize).min(BACKOFF_ATTEMPTS) - 1;
         self.backoffs[at].observe(wait_ns);
     }
 
-    /// A try failed that would have been followed by another one, were there any left.
-    pub(crate) fn exhausted(&self, endpoint: usize) {
-        increment(&self.endpoints[self.group(endpoint)].exhausted);
+    /// A try failed by this leg that would have been followed by another one, were there any left.
+    pub(crate) fn exhausted(&self, endpoint: usize, leg: Leg) {
+        increment(&self.endpoints[self.group(endpoint)].exhausted[leg as usize]);
     }
 
     /// A worker's response head came.
@@ -257,7 +262,7 @@ impl EndpointMetrics {
             name,
             group,
             arrived: AtomicU64::new(0),
-            exhausted: AtomicU64::new(0),
+            exhausted: Default::default(),
             duration: Histogram::new(durations),
         }
     }

@@ -1,4 +1,4 @@
-//! What is counted per model and endpoint.
+//! What is counted per model, endpoint and kind of plan.
 //!
 //! A row is made when the first request needs it and looked up once per request. Models come from workers, not from
 //! clients, and still their number is bounded here: whoever comes too late is counted as unknown.
@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::RwLock;
 
 use super::histogram::{Bounds, Histogram};
-use super::labels::RequestError;
+use super::labels::{Backend, RequestError};
 
 /// The label of requests whose model no worker has stated.
 const UNKNOWN: &str = "unknown";
@@ -24,15 +24,16 @@ const MAX_NAME: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Routes(RwLock<Vec<Arc<Model>>>);
 
-/// The rows of one model, one per label of endpoints.
+/// The rows of one model: one per label of endpoints for each kind of plan.
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(crate) name: Box<str>,
-    rows: Box<[OnceLock<Row>]>,
+    /// By endpoint, then by kind of plan.
+    rows: Box<[[OnceLock<Row>; Backend::ALL.len()]]>,
     durations: Bounds,
 }
 
-/// What is counted of one model at one endpoint.
+/// What is counted of one model at one endpoint, of one kind of plan.
 #[derive(Debug)]
 pub(crate) struct Row {
     /// Requests given to a worker: not streaming, streaming.
@@ -84,7 +85,7 @@ impl Routes {
 
 impl Model {
     fn new(name: &str, endpoints: usize, durations: &Bounds) -> Self {
-        let rows = std::iter::repeat_with(OnceLock::new).take(endpoints).collect();
+        let rows = std::iter::repeat_with(Default::default).take(endpoints).collect();
         Self { name: name.into(), rows, durations: durations.clone() }
     }
 
@@ -94,13 +95,16 @@ impl Model {
     }
 
     /// The row of the endpoints whose group has this place.
-    pub(crate) fn row(&self, endpoint: usize) -> &Row {
-        self.rows[endpoint].get_or_init(|| Row::new(&self.durations))
+    pub(crate) fn row(&self, endpoint: usize, backend: Backend) -> &Row {
+        self.rows[endpoint][backend as usize].get_or_init(|| Row::new(&self.durations))
     }
 
     /// The rows that there are, with their places.
-    pub(super) fn rows(&self) -> impl Iterator<Item = (usize, &Row)> {
-        self.rows.iter().enumerate().filter_map(|(at, row)| row.get().map(|row| (at, row)))
+    pub(super) fn rows(&self) -> impl Iterator<Item = (usize, Backend, &Row)> {
+        self.rows.iter().enumerate().flat_map(|(at, rows)| {
+            let rows = Backend::ALL.into_iter().zip(rows);
+            rows.filter_map(move |(backend, row)| row.get().map(|row| (at, backend, row)))
+        })
     }
 }
 
@@ -149,8 +153,8 @@ mod tests {
         let routes = Routes::new(3, &Bounds::of_gaps());
         let model = routes.model(Some("m"));
         assert_eq!(model.rows().count(), 0);
-        model.row(2).failed(RequestError::Timeout);
-        let shown: Vec<_> = model.rows().map(|(at, row)| (at, row.errors(RequestError::Timeout))).collect();
-        assert_eq!(shown, [(2, 1)]);
+        model.row(2, Backend::Pair).failed(RequestError::Timeout);
+        let shown = model.rows().map(|(at, backend, row)| (at, backend, row.errors(RequestError::Timeout)));
+        assert_eq!(shown.collect::<Vec<_>>(), [(2, Backend::Pair, 1)]);
     }
 }

@@ -3,11 +3,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use router_core::index::{IndexStats, Matches};
 use router_core::prompt::PromptView;
 use router_core::{
-    BreakerView, PolicyConfig, PolicyId, Reason, Role, RouteRequest, Router, RouterConfig, RoutingKeys,
-    WorkerSpec,
+    BreakerView, PerRole, PolicyConfig, PolicyId, Reason, Role, RouteRequest, Router, RouterConfig,
+    RoutingKeys, WorkerSpec,
 };
 
-use super::live::WorkerRow;
+use super::live::{EngineRow, WorkerRow};
 use super::*;
 use crate::error::Refusal;
 
@@ -73,6 +73,9 @@ const OF_POLICIES: &[(&str, &str)] = &[
     ("smg_prefix_hash_policy_branch", "counter"),
     ("smg_worker_routing_keys_active", "gauge"),
 ];
+
+/// The families that there are with prefill workers, or with a limit on their decode streams, only.
+const OF_PAIRS: [&str; 2] = ["smg_router_decode_dispatch_waiting", "smg_worker_decode_streams"];
 
 /// The families that SGLang's gateway describes (release 0.3.2), under its spellings.
 const OF_THE_GATEWAY: &[&str] = &[
@@ -145,6 +148,10 @@ fn policy(name: &str) -> PolicyId {
     PolicyConfig::new(name).expect("a policy").id()
 }
 
+fn everywhere(policy: PolicyId) -> PerRole<PolicyId> {
+    PerRole::of(|_| policy)
+}
+
 /// A decision of this policy for this reason.
 fn assignment(policy: PolicyId, reason: &'static str) -> Assignment {
     let config = RouterConfig::new(PolicyConfig::of(policy.row()), 1);
@@ -152,7 +159,7 @@ fn assignment(policy: PolicyId, reason: &'static str) -> Assignment {
     let url = "http://w0".to_owned();
     router.add_worker(0, WorkerSpec { url, model: None, role: Role::Regular });
     let request = RouteRequest {
-        scope: router.scope(Role::Regular, None).expect("any model"),
+        scope: router.scopes(None).expect("any model").regular.expect("one is there"),
         prompt: PromptView::Unreadable,
         prompt_tokens: 1,
         output_budget: None,
@@ -166,7 +173,7 @@ fn assignment(policy: PolicyId, reason: &'static str) -> Assignment {
 fn counters() -> Counters {
     let endpoints = [("/generate", "generate"), ("/a\"b\\", "/a\"b\\"), ("/v2/generate", "generate")];
     let endpoints = endpoints.map(|(path, label)| EndpointName::new(path, label));
-    let metrics = Metrics::new(policy("cache_aware"), endpoints.into_iter(), &[0.5, 2.0], 1);
+    let metrics = Metrics::new(everywhere(policy("cache_aware")), endpoints.into_iter(), &[0.5, 2.0], 1);
     Counters { metrics, workers: Default::default() }
 }
 
@@ -175,17 +182,17 @@ fn happen(counters: &Counters, model: Option<&str>) {
     let Counters { metrics, workers } = counters;
     let slot = metrics.in_flight.enter(0, 0);
     metrics.arrived(0);
-    metrics.exhausted(2);
+    metrics.exhausted(2, Leg::Whole);
     metrics.arrived_elsewhere(&Method::GET, "other");
     metrics.admitted(3_000_000);
     let by_prefix = assignment(policy("cache_aware"), "cache_hit");
     metrics.decided(&by_prefix);
     workers[0].selected(by_prefix.policy);
     workers[1].failed(WorkerError::Connect);
-    workers[1].checked(true);
-    metrics.retried(0, 1, Cause::Connect, 0);
-    metrics.retried(0, 200, Cause::Status(599), 700_000_000_000);
-    metrics.exhausted(1);
+    metrics.retried(0, Leg::Whole, 1, Cause::Connect, 0);
+    metrics.retried(0, Leg::Decode, 200, Cause::Status(599), 700_000_000_000);
+    metrics.exhausted(1, Leg::Whole);
+    metrics.exhausted(0, Leg::Prefill);
     for (status, refusal) in [
         (200, None),
         (503, None),
@@ -199,7 +206,8 @@ fn happen(counters: &Counters, model: Option<&str>) {
     }
     let model = metrics.routes.model(model);
     assert_eq!([0, 1, 2].map(|at| metrics.group(at)), [0, 1, 0]);
-    let row = model.row(0);
+    model.row(0, Backend::Pair).failed(RequestError::Overloaded);
+    let row = model.row(0, Backend::Regular);
     row.failed(RequestError::Timeout);
     for histogram in [&row.duration, &row.first_token, &row.per_token, &row.generation] {
         [0, 1_500_000_000, 9_000_000_000_000].into_iter().for_each(|time| histogram.observe(time));
@@ -215,7 +223,7 @@ fn happen(counters: &Counters, model: Option<&str>) {
 fn worker(workers: &[Arc<WorkerMetrics>; 2], place: usize) -> WorkerRow {
     WorkerRow {
         counts: Arc::clone(&workers[place]),
-        url: format!("http://w{place}"),
+        url: format!("http://w{place}").into(),
         role: "regular",
         model: (place == 0).then(|| Arc::from("m")),
         healthy: true,
@@ -225,9 +233,19 @@ fn worker(workers: &[Arc<WorkerMetrics>; 2], place: usize) -> WorkerRow {
     }
 }
 
+fn engine(place: usize) -> EngineRow {
+    EngineRow {
+        url: format!("http://w{place}"),
+        role: "regular",
+        good_checks: 2 * place as u64,
+        failed_checks: 0,
+    }
+}
+
 fn live(workers: &[Arc<WorkerMetrics>; 2], places: std::ops::Range<usize>) -> Live {
     let index = IndexStats { bytes: 1, nodes: 2, evicted_chars: 3, chars: Vec::new() };
     Live {
+        engines: places.clone().map(engine).collect(),
         workers: places.map(|place| worker(workers, place)).collect(),
         index: Some(index),
         ..Live::default()
@@ -305,7 +323,7 @@ fn every_family_is_there_and_no_other() {
 #[test]
 fn the_gateways_branches_are_our_reasons_and_stay_with_their_policy() {
     let counters = counters();
-    counters.metrics.set_policy(policy("manual"));
+    counters.metrics.set_policies(everywhere(policy("manual")));
     counters.metrics.decided(&assignment(policy("prefix_hash"), "ring_hit"));
     let mut live = live(&counters.workers, 0..2);
     live.remembered_keys = Some(7);
@@ -339,7 +357,7 @@ fn what_the_gateway_shows_is_shown_or_said_to_be_missing() {
     happen(&counters, None);
     let mut ours = BTreeSet::new();
     for row in POLICIES {
-        counters.metrics.set_policy(policy(row.name));
+        counters.metrics.set_policies(everywhere(policy(row.name)));
         let mut live = live(&counters.workers, 0..2);
         live.remembered_keys = Some(0);
         let text = counters.metrics.render(live, Format::OpenMetrics);
@@ -369,6 +387,22 @@ fn what_the_gateway_shows_is_shown_or_said_to_be_missing() {
         let said = is_named(name) || in_a_group(name);
         assert!(shown(name) != said, "{name}: shown {}, said to be missing {said}", shown(name));
     }
+}
+
+#[test]
+fn decode_streams_are_shown_of_prefill_workers_and_those_who_wait_where_there_is_a_limit() {
+    let counters = counters();
+    let shown = |live| -> Vec<String> {
+        let text = counters.metrics.render(live, Format::Plain);
+        let of_pairs = |line: &&str| OF_PAIRS.iter().any(|name| line.starts_with(name));
+        text.lines().filter(of_pairs).map(str::to_owned).collect()
+    };
+    assert!(shown(live(&counters.workers, 0..2)).is_empty());
+    let mut pairs = live(&counters.workers, 0..2);
+    pairs.workers[1].decode_streams = Some(4);
+    assert_eq!(shown(pairs), [r#"smg_worker_decode_streams{worker="http://w1"} 4"#]);
+    let limited = Live { dispatch_waiting: Some(0), ..live(&counters.workers, 0..2) };
+    assert_eq!(shown(limited), ["smg_router_decode_dispatch_waiting 0"]);
 }
 
 #[test]
@@ -421,7 +455,7 @@ fn a_decision_counts_for_the_policy_that_made_it() {
     let counters = counters();
     let before = assignment(policy("cache_aware"), "cache_hit");
     let after = assignment(policy("manual"), "vacant");
-    counters.metrics.set_policy(after.policy);
+    counters.metrics.set_policies(everywhere(after.policy));
     for decision in [before, after, before] {
         counters.metrics.decided(&decision);
         counters.workers[0].selected(decision.policy);
@@ -448,6 +482,26 @@ fn a_decision_counts_for_the_policy_that_made_it() {
 }
 
 #[test]
+fn of_policies_those_are_shown_that_rule_over_somebody() {
+    let counters = counters();
+    let policies = PerRole { decode: policy("random"), ..everywhere(policy("round_robin")) };
+    counters.metrics.set_policies(policies);
+    let shown = |roles: [&'static str; 2]| {
+        let mut live = live(&counters.workers, 0..2);
+        live.workers.iter_mut().zip(roles).for_each(|(worker, role)| worker.role = role);
+        let text = counters.metrics.render(live, Format::Plain);
+        let named = ["round_robin", "random"].map(|name| {
+            let label = format!("policy=\"{name}\"");
+            text.lines().filter(|line| line.contains(&label)).count()
+        });
+        assert!(!text.contains("cache_aware"), "{text}");
+        named
+    };
+    assert_eq!(shown(["regular", "regular"]), [3, 0], "a decision, and a row of each worker");
+    assert_eq!(shown(["prefill", "decode"]), [2, 2]);
+}
+
+#[test]
 fn what_happened_is_what_is_shown() {
     let counters = counters();
     happen(&counters, Some("m"));
@@ -455,6 +509,7 @@ fn what_happened_is_what_is_shown() {
     let text = counters.render(0..2);
     let route =
         r#"router_type="http",backend_type="regular",connection_mode="http",model="m",endpoint="generate""#;
+    let of_pairs = route.replace(r#""regular""#, r#""pd""#);
     for line in [
         r#"smg_http_requests_total{method="POST",path="/generate"} 2"#,
         r#"smg_http_requests_total{method="POST",path="/a\"b\\"} 0"#,
@@ -472,12 +527,14 @@ fn what_happened_is_what_is_shown() {
         r#"smg_worker_pool_size{worker_type="regular",connection_mode="http",model="unknown"} 1"#,
         r#"smg_worker_health_checks_total{worker_type="regular",result="success",worker="http://w1"} 2"#,
         r#"smg_worker_retries_total{worker_type="regular",endpoint="generate",cause="connect"} 2"#,
-        r#"smg_worker_retries_total{worker_type="regular",endpoint="generate",cause="status_other"} 2"#,
+        r#"smg_worker_retries_total{worker_type="decode",endpoint="generate",cause="status_other"} 2"#,
         r#"smg_worker_retries_exhausted_total{worker_type="regular",endpoint="/a\"b\\"} 2"#,
         r#"smg_worker_retries_exhausted_total{worker_type="regular",endpoint="generate"} 2"#,
+        r#"smg_worker_retries_exhausted_total{worker_type="prefill",endpoint="generate"} 2"#,
         r#"smg_worker_retry_backoff_seconds_count{attempt="8"} 2"#,
         r#"smg_worker_cb_state{worker="http://w0"} 0"#,
         &format!("smg_router_request_errors_total{{{route},error_type=\"timeout\"}} 2"),
+        &format!("smg_router_request_errors_total{{{of_pairs},error_type=\"overloaded\"}} 2"),
         &format!("smg_router_request_duration_seconds_bucket{{{route},le=\"2\"}} 4"),
         &format!("smg_router_itl_seconds_count{{{route}}} 6"),
     ] {

@@ -12,8 +12,13 @@ pub(crate) struct WorkerMetrics {
     /// By the policy that chose it.
     selected: [AtomicU64; POLICIES.len()],
     errors: [AtomicU64; WorkerError::ALL.len()],
+}
+
+/// Health probes of one engine.
+#[derive(Debug, Default)]
+pub(crate) struct HealthChecks {
     /// Failed, good.
-    checks: [AtomicU64; 2],
+    ended: [AtomicU64; 2],
 }
 
 impl WorkerMetrics {
@@ -27,11 +32,6 @@ impl WorkerMetrics {
         self.errors[error as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A health probe of it ended.
-    pub(crate) fn checked(&self, good: bool) {
-        self.checks[usize::from(good)].fetch_add(1, Ordering::Relaxed);
-    }
-
     /// In the order of the policies.
     pub(super) fn selections(&self) -> impl Iterator<Item = u64> {
         self.selected.iter().map(|count| count.load(Ordering::Relaxed))
@@ -40,8 +40,16 @@ impl WorkerMetrics {
     pub(super) fn errors(&self, error: WorkerError) -> u64 {
         self.errors[error as usize].load(Ordering::Relaxed)
     }
+}
 
-    pub(super) fn checks(&self, good: bool) -> u64 {
-        self.checks[usize::from(good)].load(Ordering::Relaxed)
+impl HealthChecks {
+    /// One ended.
+    pub(crate) fn note(&self, good: bool) {
+        self.ended[usize::from(good)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many did so far.
+    pub(super) fn count(&self, good: bool) -> u64 {
+        self.ended[usize::from(good)].load(Ordering::Relaxed)
     }
 }

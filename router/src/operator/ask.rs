@@ -212,7 +212,7 @@ pub(super) async fn fleet(context: &Arc<Context>, question: Question) -> Vec<Tol
         };
         Told { member, answer: Err(Unanswered::NotAsked { state }) }
     }));
-    told.sort_unstable_by_key(|one| one.member.id);
+    told.sort_unstable_by_key(|one| one.member.first_id);
     told
 }
 
@@ -220,15 +220,21 @@ pub(super) async fn fleet(context: &Arc<Context>, question: Question) -> Vec<Tol
 pub(super) async fn everyone(context: &Arc<Context>, question: Question) -> Vec<Told> {
     let (well, unwell) = by_health(&context.shared);
     let mut told = all(context, [well, unwell].concat(), question).await;
-    told.sort_unstable_by_key(|one| one.member.id);
+    told.sort_unstable_by_key(|one| one.member.first_id);
     told
 }
 
 /// The healthy workers, and the others.
 fn by_health(shared: &Shared) -> (Vec<Arc<Member>>, Vec<Arc<Member>>) {
     let (well, unwell): (Vec<_>, Vec<_>) = shared.standings().into_iter().partition(|worker| worker.healthy);
-    let members = |workers: Vec<Standing>| workers.into_iter().map(|worker| worker.member).collect();
-    (members(well), members(unwell))
+    (engines(well), engines(unwell))
+}
+
+/// The engines of these workers, each once: those of one stand together.
+fn engines(workers: impl IntoIterator<Item = Standing>) -> Vec<Arc<Member>> {
+    let mut members: Vec<_> = workers.into_iter().map(|worker| worker.member).collect();
+    members.dedup_by_key(|member| member.first_id);
+    members
 }
 
 /// What all of these say, in their order. The time limit begins now, for those too that are asked later.
@@ -295,6 +301,6 @@ pub(super) fn healthy(shared: &Shared) -> Result<Vec<Arc<Member>>, Refusal> {
         return Err(Refusal::NoWorkers { retry_after_secs });
     }
     let takers = fleet.into_iter().filter(|worker| worker.takes_requests);
-    let members: Vec<_> = takers.map(|worker| worker.member).collect();
+    let members = engines(takers);
     if members.is_empty() { Err(Refusal::NoneHealthy { retry_after_secs }) } else { Ok(members) }
 }

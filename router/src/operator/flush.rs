@@ -67,7 +67,7 @@ fn wait(query: &str) -> Duration {
 async fn flush(context: Arc<Context>, question: Question) -> Vec<Told> {
     let told = ask::everyone(&context, question).await;
     for one in told.iter().filter(|one| one.answer.is_ok()) {
-        context.shared.forget_cache(one.member.id);
+        context.shared.forget_cache(&one.member);
     }
     told
 }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::Uri;
+use router_core::Role;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -66,15 +67,17 @@ pub(crate) fn server_info(asked: Asked) -> Answering {
         };
         Asked::wait(&asked.turn, async {
             let told = ask::all(&asked.context, members, question).await;
-            summary(rows(shared), &told, shared.metrics.policy())
+            summary(rows(shared), &told, shared.metrics.policy(Role::Regular))
         })
         .await
     })
 }
 
-/// All workers, without their infos.
+/// All engines, without their infos.
 fn rows(shared: &Arc<Shared>) -> Vec<Row> {
-    let rows = shared.standings().into_iter().map(|worker| Row {
+    let mut standings = shared.standings();
+    standings.dedup_by_key(|worker| worker.member.first_id);
+    let rows = standings.into_iter().map(|worker| Row {
         url: worker.member.address.url.clone(),
         model: worker.model.map(|model| model.to_string()),
         healthy: worker.healthy,

@@ -1,7 +1,7 @@
 //! `/v1/loads` and the older `/get_loads`: how busy each worker is, by its own word.
 
 use http::Uri;
-use protocol::loads::{LegacyLoad, LoadSummary};
+use protocol::loads::{LegacyLoad, RankSummary};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -9,6 +9,7 @@ use super::ask::{self, Question, Told};
 use super::engine_metrics::expose;
 use super::{Answering, Asked, reply};
 use crate::error::{Answer, Refusal};
+use crate::fleet::{Member, Rank};
 use crate::metrics::Format;
 use crate::shared::Shared;
 
@@ -19,13 +20,13 @@ const OLDER: &str = "/get_load";
 const UNKNOWN: i64 = -1;
 
 #[derive(Debug, Serialize)]
-struct Loads<'a> {
-    workers: Vec<WorkerLoad<'a>>,
+struct Loads {
+    workers: Vec<WorkerLoad>,
 }
 
 #[derive(Debug, Serialize)]
-struct WorkerLoad<'a> {
-    worker: &'a str,
+struct WorkerLoad {
+    worker: String,
     /// Tokens, or [`UNKNOWN`].
     load: i64,
     /// How it is, of one that was not asked because of that.
@@ -40,20 +41,21 @@ pub(crate) fn token_loads(asked: Asked) -> Answering {
     Box::pin(async move {
         Asked::wait(&asked.turn, async {
             let told = ask::fleet(&asked.context, question).await;
-            let workers = told.iter().map(|one| WorkerLoad {
-                worker: &one.member.address.url,
-                load: tokens(one),
-                state: one.state(),
-            });
-            reply::json(&Loads { workers: workers.collect() })
+            reply::json(&Loads { workers: told.iter().flat_map(by_rank).collect() })
         })
         .await
     })
 }
 
-fn tokens(told: &Told) -> i64 {
-    let summary = told.answer.as_ref().ok().and_then(|said| LoadSummary::parse(&said.body).ok());
-    summary.and_then(|load| i64::try_from(load.total_tokens).ok()).unwrap_or(UNKNOWN)
+/// The load of each of an engine's workers.
+fn by_rank(told: &Told) -> Vec<WorkerLoad> {
+    let reported = told.answer.as_ref().ok().and_then(|said| RankSummary::parse(&said.body).ok());
+    let row = |rank: &Rank| {
+        let load = reported.as_ref().and_then(|ranks| told.member.load_of(rank, ranks));
+        let load = load.and_then(|load| i64::try_from(load.total_tokens).ok()).unwrap_or(UNKNOWN);
+        WorkerLoad { worker: rank.url.to_string(), load, state: told.state() }
+    };
+    told.member.ranks().iter().map(|rank| row(rank)).collect()
 }
 
 /// `GET /v1/loads`, in SGLang's shape with every rank of every worker; the query goes on to the workers.
@@ -83,7 +85,7 @@ fn tell(shared: &Shared, told: &[Told]) -> Answer {
     for one in told {
         let url = &one.member.address.url;
         let problem = match &one.answer {
-            Ok(said) => report.add(url, &said.body, said.is_older).err().map(str::to_owned),
+            Ok(said) => report.add(&one.member, &said.body, said.is_older).err().map(str::to_owned),
             Err(problem) => Some(problem.to_string()),
         };
         if let Some(error) = problem {
@@ -110,8 +112,8 @@ struct Report {
 }
 
 impl Report {
-    /// Adds a worker's ranks as it gives them, with its URL before them.
-    fn add(&mut self, worker: &str, body: &[u8], is_older: bool) -> Result<(), &'static str> {
+    /// Adds an engine's ranks as it gives them, each with the URL of its worker.
+    fn add(&mut self, member: &Member, body: &[u8], is_older: bool) -> Result<(), &'static str> {
         const UNREADABLE: &str = "the load report cannot be read";
         let (facts, ranks) = if is_older {
             let ranks: Vec<LegacyLoad> = serde_json::from_slice(body).map_err(|_| UNREADABLE)?;
@@ -127,7 +129,8 @@ impl Report {
         });
         let mut ranks = ranks.collect::<Result<Vec<_>, _>>()?;
         for rank in &mut ranks {
-            rank.insert("worker".to_owned(), worker.into());
+            let number = rank.get("dp_rank").and_then(Value::as_u64);
+            rank.insert("worker".to_owned(), member.url_of_rank(number).into());
         }
         self.ranks.extend(ranks);
         self.facts.get_or_insert(facts);
@@ -183,7 +186,15 @@ fn aggregate(ranks: &[Map<String, Value>]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use router_core::ids::WorkerId;
+
     use super::*;
+    use crate::fleet::Terms;
+    use crate::upstream::Address;
+
+    fn member(url: &str) -> Member {
+        Member::new(WorkerId(0), Address::parse(url).expect(url), Terms::default(), 1)
+    }
 
     #[test]
     fn ranks_of_both_forms_stand_in_one_list() {
@@ -193,8 +204,8 @@ mod tests {
             {"dp_rank":1,"num_running_reqs":1,"num_waiting_reqs":0,"num_used_tokens":10,"num_total_tokens":10,"token_usage":0.1,"gen_throughput":20.0}],
             "aggregate":{"total_reqs":99},"dp_rank_count":2}"#;
         let older = br#"[{"dp_rank":0,"num_reqs":5,"num_waiting_reqs":2,"num_tokens":700}]"#;
-        assert_eq!(report.add("http://a", current, false), Ok(()));
-        assert_eq!(report.add("http://b", older, true), Ok(()));
+        assert_eq!(report.add(&member("http://a"), current, false), Ok(()));
+        assert_eq!(report.add(&member("http://b"), older, true), Ok(()));
         let whole = Value::Object(report.render());
         assert_eq!((&whole["version"], &whole["dp_rank_count"]), (&json!("0.5"), &json!(3)));
         let of = |name: &str| -> Vec<&Value> {
@@ -218,7 +229,7 @@ mod tests {
         for (body, is_older) in
             [(&b"{}"[..], false), (b"[]", false), (b"{\"loads\":[1]}", false), (b"{}", true)]
         {
-            assert!(report.add("w", body, is_older).is_err());
+            assert!(report.add(&member("http://w"), body, is_older).is_err());
         }
         assert!(report.ranks.is_empty() && report.facts.is_none());
     }

@@ -1,7 +1,7 @@
 //! What the router answers by itself, in the gateway's shapes.
 
 use http::{HeaderMap, StatusCode};
-use router_core::BreakerState;
+use router_core::{BreakerState, Role};
 use serde::Serialize;
 use serde_json::json;
 
@@ -14,8 +14,20 @@ use crate::stop::Stop;
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Readiness {
-    Ready { status: &'static str, healthy_workers: usize, total_workers: usize },
-    NotReady { status: &'static str, reason: &'static str },
+    Ready {
+        status: &'static str,
+        healthy_workers: usize,
+        total_workers: usize,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        empty_pools: Vec<&'static str>,
+    },
+    NotReady {
+        status: &'static str,
+        reason: String,
+        /// The roles for which there is nobody; in fleets without prefill and decode workers that goes without saying.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        empty_pools: Vec<&'static str>,
+    },
 }
 
 /// `/health`, `/healthz` and `/liveness`: the process answers.
@@ -28,33 +40,72 @@ pub(crate) fn version() -> Answer {
     reply::json(&json!({"version": env!("CARGO_PKG_VERSION"), "name": "router"}))
 }
 
-/// `/readiness` and `/readyz`: at least one worker may get requests, by its health and by its breaker, and the router is
-/// not about to stop.
+/// `/readiness` and `/readyz`: there are workers for a whole request that may get requests, by their health and by their
+/// breakers: a regular one, or a prefill and a decode worker. And the router is not about to stop.
 pub(crate) fn readiness(shared: &Shared) -> Answer {
     if shared.has_come_to(Stop::Leave) {
-        return not_ready("shutting down");
+        return not_ready("shutting down".to_owned(), Vec::new());
     }
     let now_ns = shared.clock.now_ns();
-    let (mut total, mut healthy, mut admitting) = (0, 0, 0);
+    let mut pools = Role::ALL.map(|role| (role, Pool::default()));
     for row in shared.books.lock().router.workers(now_ns) {
-        total += 1;
-        healthy += usize::from(row.worker.takes_requests());
-        admitting += usize::from(row.worker.takes_requests() && row.breaker.state != BreakerState::Open);
+        let Some((_, pool)) = pools.iter_mut().find(|(role, _)| *role == row.worker.role) else { continue };
+        pool.total += 1;
+        pool.healthy += usize::from(row.worker.takes_requests());
+        pool.able += usize::from(row.worker.takes_requests() && row.breaker.state != BreakerState::Open);
     }
-    if admitting > 0 {
-        let ready = Readiness::Ready { status: "ready", healthy_workers: admitting, total_workers: total };
-        return reply::json(&ready);
-    }
-    let reason = match (total, healthy) {
-        (0, _) => "no workers",
-        (_, 0) => "insufficient healthy workers",
-        _ => "the circuit breakers of all healthy workers are open",
-    };
-    not_ready(reason)
+    judge(pools)
 }
 
-fn not_ready(reason: &'static str) -> Answer {
-    reply::json_with(StatusCode::SERVICE_UNAVAILABLE, &Readiness::NotReady { status: "not ready", reason })
+/// The workers of a role.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pool {
+    total: usize,
+    healthy: usize,
+    /// May get requests.
+    able: usize,
+}
+
+fn judge(pools: [(Role, Pool); 3]) -> Answer {
+    let [(_, regular), pair @ ..] = pools;
+    let lacking = pair.into_iter().filter(|(_, pool)| pool.able == 0);
+    let mut lacking: Vec<_> = lacking.collect();
+    let has_pairs = pair.iter().any(|(_, pool)| pool.total > 0);
+    if regular.able > 0 || lacking.is_empty() {
+        let sum = |of: fn(&Pool) -> usize| pools.iter().map(|(_, pool)| of(pool)).sum();
+        let ready = Readiness::Ready {
+            status: "ready",
+            healthy_workers: sum(|pool| pool.able),
+            total_workers: sum(|pool| pool.total),
+            empty_pools: lacking.iter().filter(|_| has_pairs).map(|(role, _)| role.label()).collect(),
+        };
+        return reply::json(&ready);
+    }
+    if !has_pairs {
+        return not_ready(regular.lack(""), Vec::new());
+    }
+    if regular.total > 0 {
+        lacking.insert(0, (Role::Regular, regular));
+    }
+    let reasons = lacking.iter().map(|(role, pool)| pool.lack(&format!("{} ", role.label())));
+    let reason = reasons.collect::<Vec<_>>().join("; ");
+    not_ready(reason, lacking.iter().map(|(role, _)| role.label()).collect())
+}
+
+impl Pool {
+    /// Why none of them may get requests; `kind` is what they are, with a blank behind it.
+    fn lack(self, kind: &str) -> String {
+        match (self.total, self.healthy) {
+            (0, _) => format!("no {kind}workers"),
+            (_, 0) => format!("insufficient healthy {kind}workers"),
+            _ => format!("the circuit breakers of all healthy {kind}workers are open"),
+        }
+    }
+}
+
+fn not_ready(reason: String, empty_pools: Vec<&'static str>) -> Answer {
+    let body = Readiness::NotReady { status: "not ready", reason, empty_pools };
+    reply::json_with(StatusCode::SERVICE_UNAVAILABLE, &body)
 }
 
 /// `/metrics`, in the format that is asked for.

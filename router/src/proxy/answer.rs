@@ -7,19 +7,19 @@
 //! A worker that falls silent is given up after a while. The silence that counts is the worker's: while the client
 //! does not take what there is, nobody asks the worker for more.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use hyper::body::{Body as _, Frame, Incoming, SizeHint};
+use hyper::body::{Frame, SizeHint};
 use router_core::Outcome;
 use tokio::time::Instant;
 
+use super::beside::Beside;
 use super::lease::Lease;
+pub(crate) use super::merge::Source;
 use super::note::Note;
 use crate::alarm::Alarm;
 use crate::client::{Engaged, Expiry};
@@ -43,7 +43,7 @@ pub(crate) enum Cut {
 /// See the module's description.
 #[derive(Debug)]
 pub(crate) struct AnswerBody {
-    inner: Incoming,
+    inner: Source,
     status: StatusCode,
     /// When the head came, or the last bytes.
     heard_ns: u64,
@@ -86,18 +86,32 @@ pub(crate) struct Held {
 
 impl AnswerBody {
     /// The answer of a worker that may be silent for `silence` at a time.
-    pub(crate) fn new(
-        inner: Incoming,
-        status: StatusCode,
-        silence: Option<Duration>,
-        booked: Booked,
-    ) -> Self {
+    pub(crate) fn new(inner: Source, status: StatusCode, silence: Option<Duration>, booked: Booked) -> Self {
         let silence = silence.map(|limit| Silence { limit, since: None, alarm: Alarm::default() });
         let heard_ns = booked.lease.now_ns();
         Self { inner, status, heard_ns, next_progress_ns: 0, silence, cut: None, booked: Some(booked) }
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        while self.inner.merges() {
+            let merged = match ready!(self.poll_plain(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(bytes) => self.inner.merge(bytes),
+                    // Trailers are those of what was not merged.
+                    Err(_) => continue,
+                },
+                Some(Err(cut)) => return Poll::Ready(Some(Err(cut))),
+                None => self.inner.finish(),
+            };
+            if !merged.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(merged))));
+            }
+        }
+        self.poll_plain(cx)
+    }
+
+    /// The next of what the worker sends.
+    fn poll_plain(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         if let Some(cut) = self.cut.take() {
             return Poll::Ready(Some(Err(cut)));
         }
@@ -118,7 +132,7 @@ impl AnswerBody {
                 if let Some(bytes) = frame.data_ref() {
                     self.measure(bytes);
                 }
-                if self.inner.is_end_stream() {
+                if self.inner.is_over() {
                     self.complete();
                 }
                 Poll::Ready(Some(Ok(frame)))
@@ -135,7 +149,7 @@ impl AnswerBody {
     /// later, after it has had the chance to write what the worker did send.
     fn break_off<T>(&mut self, cut: Cut, cx: &mut Context<'_>) -> Poll<T> {
         if let Some(booked) = &self.booked {
-            booked.note.complain(&cut);
+            booked.note.complain_of_answer(&cut);
         }
         self.settle(Outcome::Failed);
         self.cut = Some(cut);
@@ -143,16 +157,8 @@ impl AnswerBody {
         Poll::Pending
     }
 
-    /// Polls the body, and between two attempts the connection that feeds it.
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let first = Pin::new(&mut self.inner).poll_frame(cx);
-        match (&first, &mut self.booked) {
-            (Poll::Pending, Some(booked)) => {
-                booked.held.connection.drive(cx);
-                Pin::new(&mut self.inner).poll_frame(cx)
-            }
-            _ => first,
-        }
+        self.inner.poll(self.booked.as_mut().map(|booked| &mut booked.held.connection), cx)
     }
 
     fn measure(&mut self, bytes: &[u8]) {
@@ -172,6 +178,8 @@ impl AnswerBody {
     /// The answer has been read to its end, so its connection may serve another request.
     fn complete(&mut self) {
         let outcome = Outcome::of_status(self.status.as_u16());
+        // Its part is done, or will be.
+        self.inner.part().into_iter().for_each(Beside::release);
         if let Some(Held { connection, pool, member }) = self.settle(outcome) {
             pool.give_back(&member, connection);
         }
@@ -181,6 +189,8 @@ impl AnswerBody {
     fn settle(&mut self, outcome: Outcome) -> Option<Held> {
         let Booked { held, mut lease, note, engaged: _engaged, permit: _permit } = self.booked.take()?;
         let cached_tokens = note.end(&outcome);
+        // A client that left has not made a worker fail: its legs are closed, and no more.
+        self.inner.part().into_iter().filter(|_| outcome != Outcome::ClientGone).for_each(Beside::cancel);
         lease.settle_told(outcome, cached_tokens);
         Some(held)
     }
@@ -191,7 +201,7 @@ impl AnswerBody {
         let Some(booked) = &mut self.booked else { return Outcome::ClientGone };
         let Some(expiry) = booked.engaged.expiry() else { return Outcome::ClientGone };
         booked.note.timed_out();
-        booked.note.complain("the answer took longer than the request's time limit");
+        booked.note.complain_of_answer("the answer took longer than the request's time limit");
         let silent_ns = booked.lease.now_ns().saturating_sub(self.heard_ns);
         match expiry {
             Expiry::ByWorker { limit } if silent_ns >= nanoseconds(limit) / 2 => Outcome::Failed,
@@ -212,7 +222,7 @@ impl AnswerBody {
 impl Drop for AnswerBody {
     fn drop(&mut self) {
         // A body without a byte is never polled.
-        if self.inner.is_end_stream() {
+        if self.inner.is_over() {
             self.complete();
         } else {
             let outcome = self.abandoned();

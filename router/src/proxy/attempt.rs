@@ -6,10 +6,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header, request};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use router_core::{Cause, Outcome};
+use router_core::{Cause, Leg, Outcome};
 
 use crate::client::Turn;
-use crate::error::Refusal;
+use crate::error::{Fault, Refusal};
 use crate::fleet::Member;
 use crate::request_id::REQUEST_ID;
 use crate::server::Context;
@@ -27,6 +27,16 @@ pub(crate) enum Failure {
     TimedOut { hurried: bool },
     #[error("the answer is none to this request: {0}")]
     Invalid(&'static str),
+    /// Of one of two legs: a response head came, and nothing behind it that has gone to the client.
+    #[error("the connection was lost after a response head: {0}")]
+    BrokeOff(#[source] hyper::Error),
+    /// Of one of two legs, in an answer of success.
+    #[error("the engine has given it up with status {status}")]
+    GivenUp { leg: Leg, status: u16 },
+    #[error("the request's body is no JSON object")]
+    NoObject,
+    #[error("the request's body asks for too many answers")]
+    TooManyItems,
 }
 
 /// Sends a request to a worker and waits for the head of its answer.
@@ -63,7 +73,7 @@ async fn within<T>(
 
 impl Failure {
     /// What came back, unless the client could make nothing of it.
-    fn of_answer<C>(answered: (C, Response<Incoming>)) -> Result<(C, Response<Incoming>), Self> {
+    pub(super) fn of_answer<C>(answered: (C, Response<Incoming>)) -> Result<(C, Response<Incoming>), Self> {
         let response = &answered.1;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(Self::Invalid("nobody asked for another protocol"));
@@ -86,12 +96,15 @@ impl Failure {
             Self::NoAnswer(NoAnswer::Connect(_) | NoAnswer::ConnectTimedOut | NoAnswer::Unsent) => {
                 Some(Cause::Connect)
             }
-            Self::NoAnswer(NoAnswer::Silent { reused: false, .. }) => Some(Cause::Reset),
+            Self::NoAnswer(NoAnswer::Silent { reused: false, .. }) | Self::BrokeOff(_) => Some(Cause::Reset),
             Self::NoAnswer(NoAnswer::Silent { reused: true, .. }) => Some(Cause::StaleConnection),
+            Self::GivenUp { status, .. } => Some(Cause::Status(*status)),
             Self::NoAnswer(NoAnswer::Broken(_))
             | Self::NoFirstByte
             | Self::TimedOut { .. }
-            | Self::Invalid(_) => None,
+            | Self::Invalid(_)
+            | Self::NoObject
+            | Self::TooManyItems => None,
         }
     }
 
@@ -101,7 +114,8 @@ impl Failure {
         match self {
             Self::NoAnswer(NoAnswer::Silent { reused: true, .. } | NoAnswer::Unsent) => Outcome::Refused,
             Self::NoAnswer(missing @ NoAnswer::Connect(_)) if !missing.is_nobody_there() => Outcome::Refused,
-            Self::TimedOut { hurried: true } => Outcome::Refused,
+            Self::GivenUp { status, .. } => Outcome::of_status(*status),
+            Self::TimedOut { hurried: true } | Self::NoObject | Self::TooManyItems => Outcome::Refused,
             _ => Outcome::Failed,
         }
     }
@@ -113,6 +127,10 @@ impl Failure {
             Self::NoFirstByte => Refusal::FirstByteTimeout,
             Self::TimedOut { .. } => Refusal::UpstreamTimeout,
             Self::Invalid(_) => Refusal::UpstreamInvalid,
+            Self::BrokeOff(_) => Refusal::UpstreamBroken,
+            Self::GivenUp { leg, .. } => Refusal::LegFailed { leg: *leg, fault: Fault::GivenUp },
+            Self::NoObject => Refusal::NoObject,
+            Self::TooManyItems => Refusal::TooManyItems,
         }
     }
 }
@@ -125,11 +143,16 @@ pub(crate) fn upstream_request(
     member: &Member,
     id: &HeaderValue,
 ) -> Request<Full<Bytes>> {
+    let length = body.len();
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = head.method.clone();
     *request.version_mut() = Version::HTTP_11;
     *request.uri_mut() = origin_form(&head.uri);
     *request.headers_mut() = upstream_headers(head.headers.clone(), member, id);
+    if let Some(said) = request.headers_mut().get_mut(header::CONTENT_LENGTH) {
+        // What the router puts into a body makes it longer than the client's was.
+        *said = HeaderValue::from(length);
+    }
     request
 }
 

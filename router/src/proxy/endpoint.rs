@@ -15,6 +15,14 @@ pub(crate) struct Endpoint {
     pub(crate) dialect: Dialect,
 }
 
+impl Endpoint {
+    /// Whether one worker can compute the prompt and another one generate: SGLang takes what they need for that on its
+    /// own path and on those of completions.
+    pub(super) fn is_for_pairs(&self) -> bool {
+        matches!(self.dialect, Dialect::Chat | Dialect::Completions | Dialect::Generate)
+    }
+}
+
 const fn row(path: &'static str, label: &'static str, id_prefix: &'static str, dialect: Dialect) -> Endpoint {
     Endpoint { path, label, id_prefix, dialect }
 }

@@ -18,12 +18,20 @@ pub(crate) struct Lease {
     shared: Arc<Shared>,
     member: Arc<Member>,
     assignment: Assignment,
+    /// The leg that computed the prompt, if that is another one.
+    source: Option<Box<Assignment>>,
     open: bool,
 }
 
 impl Lease {
     pub(crate) fn new(shared: Arc<Shared>, member: Arc<Member>, assignment: Assignment) -> Self {
-        Self { shared, member, assignment, open: true }
+        Self { shared, member, assignment, source: None, open: true }
+    }
+
+    /// The same, where another leg computes the prompt.
+    pub(crate) fn computed_by(mut self, source: Option<Assignment>) -> Self {
+        self.source = source.map(Box::new);
+        self
     }
 
     pub(crate) fn now_ns(&self) -> u64 {
@@ -45,29 +53,35 @@ impl Lease {
         self.settle_told(outcome, None);
     }
 
-    /// As [`Self::settle`]; and so many tokens of the prompt were in the worker's cache. Where that is far less than was
-    /// believed, again and again, the cache is not believed in any more.
+    /// As [`Self::settle`]; and so many tokens of the prompt were in the cache of the worker that computed it. Where that is
+    /// far less than was believed, again and again, the cache is not believed in any more.
     pub(crate) fn settle_told(&mut self, outcome: Outcome, cached_tokens: Option<u64>) {
         if std::mem::take(&mut self.open) {
             if outcome == Outcome::Failed {
                 self.member.lost.note();
             }
             let now_ns = self.now_ns();
+            let computed = *self.source.as_deref().unwrap_or(&self.assignment);
             let mut books = self.shared.books.lock();
-            let told = |tokens| books.router.told_cached(now_ns, &self.assignment, tokens);
+            let told = |tokens| books.router.told_cached(now_ns, &computed, tokens);
             let is_lost = cached_tokens.is_some_and(told);
             let finished = books.router.finish(now_ns, self.assignment.lease, outcome);
+            let member = is_lost.then(|| books.member_of(computed.worker)).flatten();
             drop(books);
             self.member.request_ended();
-            if is_lost {
-                let worker = &self.member.address.url;
+            if self.source.is_some() {
+                self.shared.dispatch.stream_ended();
+            }
+            if let Some(member) = member {
+                let worker = member.url_of(computed.worker);
                 tracing::warn!(%worker, "its cache holds nothing of what was sent there; taken for empty");
-                self.shared.belief.forget(self.member.id);
+                self.shared.belief.forget(&[computed.worker]);
             }
             if let Some(change) = finished.breaker {
-                let worker = &self.member.address.url;
+                let worker = self.member.url_of(self.assignment.worker);
                 let (from, to) = (change.from.label(), change.to.label());
                 tracing::warn!(%worker, from, to, "circuit breaker");
+                self.shared.turns.notify_waiters();
             }
         }
     }
@@ -121,7 +135,13 @@ impl Booking {
         lease
     }
 
-    /// No response head came.
+    /// An answer of success came in full.
+    pub(crate) fn complete(&mut self) {
+        self.credit.credit = None;
+        self.lease.settle(Outcome::Completed);
+    }
+
+    /// No response head came, or nothing to keep behind it.
     pub(crate) fn fail(mut self, outcome: Outcome) {
         self.lease.settle(outcome);
     }

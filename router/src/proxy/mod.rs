@@ -5,15 +5,26 @@
 
 mod answer;
 mod attempt;
+mod beside;
+mod bodies;
+mod call;
+mod call_off;
+mod dispatch;
 mod endpoint;
 mod fan_out;
 mod flow;
 mod headers;
 mod ingress;
 mod lease;
+mod merge;
 mod meter;
+mod names;
 mod note;
+mod opening;
+mod pair;
 mod prepare;
+mod race;
+mod rooms;
 mod tries;
 
 use std::pin::pin;
@@ -26,19 +37,21 @@ use hyper::body::{Body as _, Incoming};
 use router_core::{Assignment, Outcome};
 
 pub(crate) use answer::{AnswerBody, Cut};
+pub(crate) use dispatch::Dispatch;
 pub(crate) use endpoint::{ENDPOINTS, at as endpoint_at, find};
 pub(crate) use fan_out::ask_around;
 pub(crate) use ingress::receive as receive_within;
+pub(crate) use names::Names;
+pub(crate) use rooms::Rooms;
 
 use crate::body::Body;
 use crate::client::{Engaged, Turn};
 use crate::clock::nanoseconds;
-use crate::error::{Answer, Refusal};
-use crate::fleet::Member;
+use crate::error::{self, Answer, Refusal};
 use crate::gate::{Permit, Place};
 use crate::server::Context;
 use crate::shared::Shared;
-use answer::{Booked, Held};
+use answer::{Booked, Held, Source};
 use note::Note;
 use tries::{Answered, Errand, Trail};
 
@@ -46,6 +59,10 @@ use tries::{Answered, Errand, Trail};
 const PROMPT_UPLOAD: Duration = Duration::from_secs(1);
 
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-router-attempts");
+const DECIDED_PREFILL_REASON: HeaderName = HeaderName::from_static("x-router-prefill-reason");
+const DECIDED_PREFILL: HeaderName = HeaderName::from_static("x-router-prefill-worker");
+const DECIDED_PREFILL_URL: HeaderName = HeaderName::from_static("x-router-prefill-worker-url");
+const DECIDED_URL: HeaderName = HeaderName::from_static("x-router-worker-url");
 const DECIDED_WORKER: HeaderName = HeaderName::from_static("x-router-worker");
 const DECIDED_REASON: HeaderName = HeaderName::from_static("x-router-reason");
 const DECIDED_TOKENS: HeaderName = HeaderName::from_static("x-router-predicted-tokens");
@@ -82,8 +99,12 @@ pub(crate) async fn handle(
     if trail.attempts > 1 || (trail.attempts == 1 && failed) {
         response.headers_mut().insert(ATTEMPTS, HeaderValue::from(trail.attempts));
     }
-    if let (true, Some((member, assignment))) = (shared.settings.decision_headers, &trail.last) {
-        tell_decision(response.headers_mut(), member, assignment);
+    if let (true, Some((prefill, assignment))) = (shared.settings.decision_headers, &trail.last) {
+        tell_decision(response.headers_mut(), prefill.as_ref(), assignment);
+        tell_url(response.headers_mut(), &DECIDED_URL, shared, assignment);
+        if let Some(prefill) = prefill {
+            tell_url(response.headers_mut(), &DECIDED_PREFILL_URL, shared, prefill);
+        }
     }
     (response, code)
 }
@@ -219,13 +240,19 @@ fn give(
     permit: Option<Permit>,
     mut note: Note,
 ) -> Answer {
-    let Answered { member, connection, response, lease } = answered;
+    let Answered { leg, member, connection, response, lease, paired, .. } = answered;
     let (mut head, inner) = response.into_parts();
+    let inner = Source::new(inner, paired, &head.headers);
     // A body without bytes may have a length that it would have: the answer to a condition (304).
     if !inner.is_end_stream() {
         headers::settle_length(&mut head.headers, inner.size_hint().exact());
     }
     headers::strip_hop_by_hop(&mut head.headers);
+    if let Some(code) = error::code_of_answer(leg, head.status) {
+        for name in [error::ERROR_CODE, error::GATEWAY_ERROR_CODE] {
+            head.headers.insert(name, HeaderValue::from_static(code));
+        }
+    }
     head.version = Version::HTTP_11;
     note.answered(head.status, None);
     if is_old && !head.headers.contains_key(header::CONTENT_LENGTH) {
@@ -238,10 +265,27 @@ fn give(
     (Response::from_parts(head, Body::Answer(Box::new(body))), None)
 }
 
-fn tell_decision(headers: &mut HeaderMap, member: &Member, assignment: &Assignment) {
-    headers.insert(DECIDED_WORKER, HeaderValue::from(member.id.0));
+/// Tells where a worker is, as its number does not.
+fn tell_url(headers: &mut HeaderMap, name: &HeaderName, shared: &Shared, assignment: &Assignment) {
+    let member = shared.books.lock().member_of(assignment.worker);
+    if let Some(url) = member.and_then(|member| HeaderValue::try_from(member.address.url.as_str()).ok()) {
+        headers.insert(name, url);
+    }
+}
+
+/// Tells how it was routed. What was predicted is what the worker has that computes the prompt.
+fn tell_decision(headers: &mut HeaderMap, prefill: Option<&Assignment>, assignment: &Assignment) {
+    headers.insert(DECIDED_WORKER, HeaderValue::from(assignment.worker.0));
     headers.insert(DECIDED_REASON, HeaderValue::from_static(assignment.reason.as_str()));
-    match assignment.predicted_cached_tokens {
+    if let Some(prefill) = prefill {
+        headers.insert(DECIDED_PREFILL, HeaderValue::from(prefill.worker.0));
+        headers.insert(DECIDED_PREFILL_REASON, HeaderValue::from_static(prefill.reason.as_str()));
+    } else {
+        // A worker may be a router that has told its own.
+        headers.remove(DECIDED_PREFILL);
+        headers.remove(DECIDED_PREFILL_REASON);
+    }
+    match prefill.unwrap_or(assignment).predicted_cached_tokens {
         Some(tokens) => headers.insert(DECIDED_TOKENS, HeaderValue::from(tokens)),
         None => headers.remove(DECIDED_TOKENS),
     };

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use http::{HeaderValue, StatusCode};
-use router_core::{Assignment, Cause, Outcome};
+use router_core::{Assignment, Cause, Leg, Outcome};
 
 use super::flow::{Flow, Seen};
 use super::meter::Counts;
+use super::prepare::{Booked, BookedLeg};
 use crate::access_log::{self, Decision, Matched, Record};
 use crate::error::Refusal;
 use crate::fleet::Member;
-use crate::metrics::{self, End, RequestError, Slot, WorkerError};
+use crate::metrics::{self, Backend, End, RequestError, Slot, WorkerError};
 use crate::server::Context;
 use crate::shared::Shared;
 use crate::stop::Stop;
@@ -41,7 +42,16 @@ struct Facts {
     /// The wait is over, and nothing has shown yet whether it was let in.
     queue_open: bool,
     tries: u32,
+    /// Of the leg that answers.
     last_try: Option<Try>,
+    /// Of the prefill leg, if there was one.
+    last_prefill: Option<Box<Try>>,
+    /// By what kind of plan it is served, by the last try.
+    backend: Backend,
+    /// The leg by which the last try failed.
+    failed_leg: Leg,
+    /// The leg whose answer came last.
+    answering: Leg,
     head: Option<Head>,
     flow: Flow,
     timed_out: bool,
@@ -50,6 +60,8 @@ struct Facts {
 /// The last assignment.
 struct Try {
     member: Arc<Member>,
+    /// Its URL.
+    worker: Arc<str>,
     assignment: Assignment,
     /// Neither a response head nor a failure of it is known.
     open: bool,
@@ -83,6 +95,10 @@ impl Note {
             queue_open: false,
             tries: 0,
             last_try: None,
+            last_prefill: None,
+            backend: Backend::Regular,
+            failed_leg: Leg::Whole,
+            answering: Leg::Whole,
             head: None,
             flow: Flow::new(false),
             timed_out: false,
@@ -110,12 +126,17 @@ impl Note {
         }
     }
 
-    /// Tells the operator what went wrong with the last try, by the names that the access log has.
-    pub(crate) fn complain(&self, problem: impl std::fmt::Display) {
+    /// Tells the operator what went wrong with a leg of the last try, by the names that the access log has.
+    pub(crate) fn complain(&self, leg: Leg, problem: impl std::fmt::Display) {
         let facts = &*self.0;
-        let worker = facts.last_try.as_ref().map_or("-", |tried| &tried.member.address.url);
+        let worker = facts.tried_by(leg).map_or("-", |tried| &tried.worker);
         let request_id = facts.request_id.to_str().unwrap_or("-");
         tracing::warn!(request_id, worker, "{problem}");
+    }
+
+    /// The same of the leg whose answer goes to the client.
+    pub(crate) fn complain_of_answer(&self, problem: impl std::fmt::Display) {
+        self.complain(self.0.answering, problem);
     }
 
     /// It waited so long, beside what it had waited before, for the limit on concurrent requests, and was let in unless the
@@ -125,37 +146,53 @@ impl Note {
         self.0.queue_open = true;
     }
 
-    /// A worker gets it.
-    pub(crate) fn assigned(&mut self, member: Arc<Member>, assignment: &Assignment) {
+    /// Its workers get it.
+    pub(super) fn assigned(&mut self, booked: &Booked) {
         let facts = &mut *self.0;
         facts.tries += 1;
-        let metrics = &facts.shared.metrics;
-        member.metrics.selected(assignment.policy);
-        metrics.decided(assignment);
+        facts.backend = if booked.prefill.is_some() { Backend::Pair } else { Backend::Regular };
         if facts.tries == 1 {
-            let routed = &facts.model.row(facts.group).routed;
+            let routed = &facts.row().routed;
             routed[usize::from(facts.streaming)].fetch_add(1, Ordering::Relaxed);
         }
-        facts.last_try = Some(Try { member, assignment: *assignment, open: true });
+        facts.last_prefill = booked.prefill.as_ref().map(|leg| Box::new(facts.tried(leg)));
+        facts.last_try = Some(facts.tried(&booked.decode));
     }
 
-    /// The last try failed, and another one follows after this wait.
-    pub(crate) fn try_failed(&mut self, cause: Cause, wait_ns: u64) {
+    /// The last try failed by this leg; whether another one follows is not known yet.
+    pub(crate) fn failing(&mut self, leg: Leg) {
+        self.0.failed_leg = leg;
+    }
+
+    /// This leg of the last try failed, and another try follows after this wait.
+    pub(crate) fn try_failed(&mut self, leg: Leg, cause: Cause, wait_ns: u64) {
         let facts = &mut *self.0;
-        facts.shared.metrics.retried(facts.endpoint, facts.tries, cause, wait_ns);
-        facts.blame(WorkerError::of_cause(cause));
+        facts.shared.metrics.retried(facts.endpoint, leg, facts.tries, cause, wait_ns);
+        facts.blame(leg, WorkerError::of_cause(cause));
+    }
+
+    /// The worker of this leg has given up, within an answer of success.
+    pub(crate) fn given_up(&mut self, leg: Leg) {
+        self.0.blame(leg, Some(WorkerError::Status));
+    }
+
+    /// Nobody knows whose fault it is that the last try failed.
+    pub(crate) fn absolve(&mut self) {
+        self.0.blame(Leg::Prefill, None);
+        self.0.blame(Leg::Whole, None);
     }
 
     /// The last try failed in a way that another one could mend, and none follows.
     pub(crate) fn exhausted(&mut self) {
-        self.0.shared.metrics.exhausted(self.0.endpoint);
+        self.0.shared.metrics.exhausted(self.0.endpoint, self.0.failed_leg);
     }
 
-    /// The last try's response head came.
-    pub(crate) fn upstream_head(&mut self, status: StatusCode) {
+    /// The response head of a leg of the last try came.
+    pub(crate) fn upstream_head(&mut self, leg: Leg, status: StatusCode) {
         let facts = &mut *self.0;
         facts.shared.metrics.upstream_answered(status);
-        facts.blame(status.is_server_error().then_some(WorkerError::Status));
+        facts.answering = leg;
+        facts.blame(leg, status.is_server_error().then_some(WorkerError::Status));
     }
 
     /// The response head that goes to the client, with the refusal if it is the router's own.
@@ -164,12 +201,15 @@ impl Note {
         facts.shared.metrics.answered(status, refusal);
         if let Some(refusal) = refusal {
             facts.queue_open &= !metrics::is_turned_away(refusal);
-            facts.blame(WorkerError::of_refusal(refusal));
+            facts.blame(refusal.leg(), WorkerError::of_refusal(refusal));
+            if refusal.leg() != Leg::Whole {
+                facts.backend = Backend::Pair;
+            }
         }
         let kind = refusal
             .map_or_else(|| RequestError::of_status(status), |own| Some(RequestError::of_refusal(own)));
         if let Some(kind) = kind {
-            facts.model.row(facts.group).failed(kind);
+            facts.row().failed(kind);
         }
         facts.head = Some(Head { status, refusal });
         facts.flow = Flow::new(facts.streaming && status.is_success());
@@ -216,6 +256,22 @@ impl std::fmt::Debug for Note {
     }
 }
 
+impl Try {
+    fn decision(&self) -> Decision<'_> {
+        let Self { worker, assignment, .. } = self;
+        Decision {
+            worker,
+            policy: assignment.policy.row().name,
+            reason: assignment.reason.as_str(),
+            matched: assignment.predicted_cached_tokens.map(|predicted_tokens| Matched {
+                chars: assignment.matched_chars,
+                prompt_chars: assignment.prompt_chars,
+                predicted_tokens,
+            }),
+        }
+    }
+}
+
 /// What is wrong with a worker whose answer ended so, if that was its failure.
 fn broken_by(end: End) -> Option<WorkerError> {
     match end {
@@ -226,13 +282,34 @@ fn broken_by(end: End) -> Option<WorkerError> {
 }
 
 impl Facts {
-    /// The last try's response head or failure is known, and this was wrong with it.
-    fn blame(&mut self, error: Option<WorkerError>) {
-        if let Some(tried) = &mut self.last_try
+    /// Where it is counted by model, endpoint and kind of plan.
+    fn row(&self) -> &metrics::Row {
+        self.model.row(self.group, self.backend)
+    }
+
+    /// Counts that a worker was chosen.
+    fn tried(&self, leg: &BookedLeg) -> Try {
+        let BookedLeg { member, assignment, .. } = leg;
+        member.metrics_of(assignment.worker).selected(assignment.policy);
+        self.shared.metrics.decided(assignment);
+        let worker = member.url_of(assignment.worker);
+        Try { member: Arc::clone(member), worker, assignment: *assignment, open: true }
+    }
+
+    /// This leg of the last try.
+    fn tried_by(&self, leg: Leg) -> Option<&Try> {
+        if leg == Leg::Prefill { self.last_prefill.as_deref() } else { self.last_try.as_ref() }
+    }
+
+    /// What became of a leg of the last try is known, and this was wrong with it.
+    fn blame(&mut self, leg: Leg, error: Option<WorkerError>) {
+        let tried =
+            if leg == Leg::Prefill { self.last_prefill.as_deref_mut() } else { self.last_try.as_mut() };
+        if let Some(tried) = tried
             && std::mem::take(&mut tried.open)
             && let Some(error) = error
         {
-            tried.member.metrics.failed(error);
+            tried.member.metrics_of(tried.assignment.worker).failed(error);
         }
     }
 
@@ -251,8 +328,9 @@ impl Facts {
         let end = self.how_it_ended(outcome);
         self.shared.metrics.in_flight.leave(slot);
         self.count(end, now_ns);
-        if let (Some(error), Some(Outcome::Failed), Some(tried)) = (broken_by(end), outcome, &self.last_try) {
-            tried.member.metrics.failed(error);
+        let answering = self.tried_by(self.answering);
+        if let (Some(error), Some(Outcome::Failed), Some(tried)) = (broken_by(end), outcome, answering) {
+            tried.member.metrics_of(tried.assignment.worker).failed(error);
         }
         let form = self.shared.settings.access_log;
         if access_log::is_on(form) {
@@ -282,7 +360,7 @@ impl Facts {
         let duration_ns = now_ns.saturating_sub(self.arrived_ns);
         metrics.ended(self.endpoint, end, duration_ns);
         let Some(tried) = &self.last_try else { return };
-        let row = self.model.row(self.group);
+        let row = self.row();
         let flow = &self.flow;
         if let Some(first_ns) = flow.first_token_ns {
             row.first_token.observe(first_ns.saturating_sub(self.arrived_ns));
@@ -316,7 +394,8 @@ impl Facts {
             total.fetch_add(count.unwrap_or(0), Ordering::Relaxed);
         }
         if let Some((cached, prompt)) = self.found() {
-            let predicted = tried.assignment.predicted_cached_tokens.unwrap_or(0);
+            let computed = self.last_prefill.as_deref().unwrap_or(tried);
+            let predicted = computed.assignment.predicted_cached_tokens.unwrap_or(0);
             self.shared.metrics.cache.told(predicted, cached, prompt);
         }
     }
@@ -341,16 +420,8 @@ impl Facts {
             error_code: self.head.and_then(|head| head.refusal).map_or("", Refusal::code),
             end: end.label(),
             attempts: self.tries,
-            decision: self.last_try.as_ref().map(|tried| Decision {
-                worker: &tried.member.address.url,
-                policy: tried.assignment.policy.row().name,
-                reason: tried.assignment.reason.as_str(),
-                matched: tried.assignment.predicted_cached_tokens.map(|predicted_tokens| Matched {
-                    chars: tried.assignment.matched_chars,
-                    prompt_chars: tried.assignment.prompt_chars,
-                    predicted_tokens,
-                }),
-            }),
+            prefill: self.last_prefill.as_deref().map(Try::decision),
+            decision: self.last_try.as_ref().map(Try::decision),
             estimated_prompt_tokens: self.estimated_prompt_tokens,
             prompt_tokens: counts.prompt_tokens,
             cached_tokens: counts.cached_tokens,

@@ -1,99 +1,243 @@
-//! From bytes to a booking: what the request says, which worker gets it, and the credit for its prompt.
+//! From bytes to a booking: what the request says, which workers get it, and the credit for its prompt.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, Response, header};
+use hyper::body::Incoming;
 use protocol::view::{First, RequestView};
 use router_core::ids::{ScopeId, WorkerId};
 use router_core::index::{Credit, Matches};
 use router_core::prompt::PromptView;
-use router_core::{Assignment, Role, RouteRequest, RoutingKeys, Unroutable};
+use router_core::{
+    Assignment, Leg, NoPlan, PerRole, Plan, PlanMatches, PlanRequest, Role, RoutingKeys, Scopes, Unroutable,
+};
 
+use super::attempt::Failure;
 use super::endpoint::Endpoint;
 use super::lease::{Booking, Lease, Pledge};
 use super::note::Note;
+use super::tries::{Aftermath, Answered, Unanswered};
 use crate::api_key::ApiKey;
 use crate::clock::whole_seconds;
 use crate::error::Refusal;
 use crate::fleet::Member;
 use crate::shared::Shared;
+use crate::upstream::Connection;
 
 const TARGET_WORKER: HeaderName = HeaderName::from_static("x-smg-target-worker");
 const ROUTING_KEY: HeaderName = HeaderName::from_static("x-smg-routing-key");
+/// Whether the client prefers a pair of workers where regular ones could serve it as well.
+const PREFER_PD: HeaderName = HeaderName::from_static("x-prefer-pd");
 /// What stands in for a routing key: the first of these that the client sent.
 const IMPLICIT_KEYS: [HeaderName; 3] =
     [header::AUTHORIZATION, HeaderName::from_static("x-forwarded-for"), header::COOKIE];
 
-/// A worker that was chosen, and what it holds for the request.
+/// The workers that were chosen, and what they hold for the request.
 pub(super) struct Booked {
+    /// Who computes the prompt; `None` where the worker that answers does.
+    pub(super) prefill: Option<BookedLeg>,
+    /// Who answers.
+    pub(super) decode: BookedLeg,
+    /// Which workers might have had it.
+    pub(super) scopes: Scopes,
+}
+
+/// One of the request's upstream calls, booked.
+pub(super) struct BookedLeg {
     pub(super) assignment: Assignment,
     pub(super) member: Arc<Member>,
     pub(super) booking: Booking,
-    /// Which workers might have had it.
-    pub(super) scope: ScopeId,
 }
 
-/// Chooses a worker that is not in `exclude` and books the request on it.
-///
-/// Only `assign` runs under the decision lock; reading the body and walking the index do not. What was read is not
-/// kept: a body of many megabytes is not held twice while its answer is awaited.
-///
-/// # Errors
-/// No worker can have the request; the log says why.
-pub(super) fn book(
-    shared: &Arc<Shared>,
-    endpoint: &'static Endpoint,
-    headers: &HeaderMap,
-    body: &Bytes,
-    exclude: &[WorkerId],
-    note: &mut Note,
-) -> Result<Booked, Refusal> {
-    let view = RequestView::read(endpoint.dialect, body);
-    let prompt = prompt_view(&view);
-    let prompt_tokens = view.prompt.estimated_tokens();
-    let (scope, model) = {
+impl BookedLeg {
+    /// The data-parallel rank that it is for; `None` where the engine chooses.
+    pub(super) fn rank(&self) -> Option<u32> {
+        self.member.rank_of(self.assignment.worker)
+    }
+
+    /// Its worker answered.
+    pub(super) fn answered(
+        self,
+        leg: Leg,
+        connection: Connection,
+        response: Response<Incoming>,
+        aftermath: Aftermath,
+    ) -> Answered {
+        let lease = self.booking.answered(response.status());
+        Answered { leg, member: self.member, connection, response, lease, paired: None, aftermath }
+    }
+
+    /// It failed; nobody else is to blame.
+    pub(super) fn blame(self, leg: Leg, failure: &Failure, note: &mut Note) -> Unanswered {
+        let mut aftermath = Aftermath::of(leg, self.assignment.worker);
+        self.member.lost.note();
+        if failure.is_nobody_there() {
+            self.member.unreachable.note();
+            // All that share the engine are gone with it.
+            let others = self.member.ids().into_iter().filter(|id| *id != self.assignment.worker);
+            aftermath.gone.extend(others);
+        }
+        if let Failure::GivenUp { .. } = failure {
+            note.given_up(leg);
+        }
+        note.complain(leg, format_args!("no answer: {failure}"));
+        self.booking.fail(failure.outcome());
+        Unanswered { cause: failure.cause(), refusal: failure.refusal().of_leg(leg), aftermath }
+    }
+}
+
+/// Why nothing was booked.
+pub(super) enum Unbooked {
+    /// Nobody can have it.
+    Refused(Refusal),
+    /// The prefill workers of this scope have as many decode streams as they may.
+    AtLimit(ScopeId),
+}
+
+/// A request to be booked.
+pub(super) struct Order<'a> {
+    pub(super) endpoint: &'static Endpoint,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) body: &'a Bytes,
+    /// Workers that must not have it.
+    pub(super) exclude: &'a [WorkerId],
+    /// It waits already for a decode stream to end, and has its turn.
+    pub(super) has_place: bool,
+}
+
+/// Where it could go, and what there is to look up for that.
+struct Sphere {
+    scopes: Scopes,
+    /// The scopes whose policy follows prefixes.
+    followed: Scopes,
+    model: Option<String>,
+    /// Only pairs can have it.
+    is_for_pairs: bool,
+}
+
+impl Order<'_> {
+    /// Chooses workers and books the request on them.
+    ///
+    /// Only the plan is made under the decision lock; reading the body and walking the index are not. What was read is not
+    /// kept: a body of many megabytes is not held twice while its answer is awaited.
+    ///
+    /// # Errors
+    /// No workers can have the request; the log says why.
+    pub(super) fn book(&self, shared: &Arc<Shared>, note: &mut Note) -> Result<Booked, Unbooked> {
+        let view = RequestView::read(self.endpoint.dialect, self.body);
+        let prompt = prompt_view(&view);
+        let prompt_tokens = view.prompt.estimated_tokens();
+        let sphere = self.sphere(shared, view.model.as_deref());
+        let model = sphere.as_ref().ok().and_then(|sphere| sphere.model.as_deref());
+        note.looked(view.stream, view.model.as_deref(), model, prompt_tokens);
+        let Sphere { scopes, followed, is_for_pairs, .. } = sphere.map_err(Unbooked::Refused)?;
+        if let Some(prefill) = scopes.prefill
+            && is_for_pairs
+            && !self.has_place
+            && self.is_for_any()
+            && shared.dispatch.is_waited_for(prefill)
+        {
+            return Err(Unbooked::AtLimit(prefill));
+        }
+        let request = PlanRequest {
+            scopes,
+            prompt,
+            prompt_tokens,
+            output_budget: view.output_budget,
+            keys: routing_keys(self.headers, shared.settings.api_key.as_ref()),
+            exclude: self.exclude,
+            prefers_pair: prefers_pair(self.headers),
+        };
+        let matches = look_up(shared, &followed, prompt);
+        let planned = shared.books.lock().plan(shared.clock.now_ns(), &request, &matches);
+        let (plan, source, member) = planned.map_err(|no| unbooked(shared, no, &scopes))?;
+        let pledge = |role: Role, assignment: Assignment| {
+            let credit = followed.get(role).and_then(|scope| {
+                shared.belief.write().map(|mut index| index.credit(scope, prompt, assignment.worker))
+            });
+            Pledge::new(Arc::clone(shared), self.endpoint, self.body.clone(), credit)
+        };
+        Ok(booked(shared, plan, source, member, scopes, pledge))
+    }
+
+    /// Whether it could go to any worker of its scopes.
+    pub(super) fn is_for_any(&self) -> bool {
+        self.exclude.is_empty() && !self.headers.contains_key(&TARGET_WORKER)
+    }
+
+    fn sphere(&self, shared: &Shared, model: Option<&str>) -> Result<Sphere, Refusal> {
         let router = &shared.books.lock().router;
-        let scope = router.scope(Role::Regular, view.model.as_deref());
-        let model = scope.as_ref().ok().and_then(|scope| router.scope_model(*scope));
-        (scope, model.map(str::to_owned))
-    };
-    note.looked(view.stream, view.model.as_deref(), model.as_deref(), prompt_tokens);
-    let scope = scope.map_err(|unknown| {
-        tracing::debug!("nobody can have a request: {unknown}");
-        Refusal::UnknownModel
-    })?;
-    let request = RouteRequest {
-        scope,
-        prompt,
-        prompt_tokens,
-        output_budget: view.output_budget,
-        keys: routing_keys(headers, shared.settings.api_key.as_ref()),
-        exclude,
-    };
-    let index = shared.belief.read();
-    let matches = index.as_ref().map_or_else(Matches::default, |index| index.lookup(scope, prompt));
-    drop(index);
-    let now_ns = shared.clock.now_ns();
-    let assigned = shared.books.lock().assign(now_ns, &request, &matches);
-    let (assignment, member) = assigned.map_err(|why| refusal(shared, why))?;
-    let lease = Lease::new(Arc::clone(shared), Arc::clone(&member), assignment);
-    let credit = shared.belief.write().map(|mut index| index.credit(scope, prompt, assignment.worker));
-    let pledge = Pledge::new(Arc::clone(shared), endpoint, body.clone(), credit);
-    Ok(Booked { assignment, member, booking: Booking::new(lease, pledge), scope })
+        let mut scopes = router.scopes(model).map_err(|unknown| {
+            tracing::debug!("nobody can have a request: {unknown}");
+            Refusal::UnknownModel
+        })?;
+        // A scope outlives its workers.
+        let is_filled = |scope: Option<ScopeId>| scope.is_some_and(|scope| router.has_workers(scope));
+        let is_for_pairs =
+            (is_filled(scopes.prefill) || is_filled(scopes.decode)) && !is_filled(scopes.regular);
+        if !self.endpoint.is_for_pairs() {
+            if is_for_pairs {
+                return Err(Refusal::NeedsRegular);
+            }
+            scopes = Scopes { regular: scopes.regular, ..Scopes::default() };
+        }
+        let follows = |role: &Role| router.signals_of(*role).prefix_index.is_some();
+        let followed = PerRole::of(|role| scopes.get(role).filter(|_| follows(&role)));
+        let any = scopes.regular.or(scopes.prefill).or(scopes.decode);
+        let model = any.and_then(|scope| router.scope_model(scope)).map(str::to_owned);
+        Ok(Sphere { scopes, followed, model, is_for_pairs })
+    }
 }
 
-/// Whether a worker that was not tried could have the request now.
-pub(super) fn others_left(shared: &Shared, scope: ScopeId, headers: &HeaderMap, tried: &[WorkerId]) -> bool {
-    let request = RouteRequest {
-        scope,
+/// What each role's workers have of the prompt, where somebody wants to know.
+fn look_up(shared: &Shared, followed: &Scopes, prompt: PromptView<'_>) -> PlanMatches {
+    if followed.iter().all(Option::is_none) {
+        return PlanMatches::default();
+    }
+    let Some(index) = shared.belief.read() else { return PlanMatches::default() };
+    PerRole::of(|role| followed.get(role).map_or_else(Matches::default, |scope| index.lookup(scope, prompt)))
+}
+
+/// The guards of a plan that is booked.
+fn booked(
+    shared: &Arc<Shared>,
+    plan: Plan,
+    source: Option<Arc<Member>>,
+    member: Arc<Member>,
+    scopes: Scopes,
+    pledge: impl Fn(Role, Assignment) -> Pledge,
+) -> Booked {
+    let lease =
+        |member: &Arc<Member>, assignment| Lease::new(Arc::clone(shared), Arc::clone(member), assignment);
+    // Both leases are held before the index is looked at.
+    let source = source.zip(plan.prefill);
+    let held = source.as_ref().map(|(member, assignment)| lease(member, *assignment));
+    let answering = lease(&member, plan.decode).computed_by(plan.prefill);
+    let prefill = source.zip(held).map(|((member, assignment), lease)| {
+        let booking = Booking::new(lease, pledge(Role::Prefill, assignment));
+        BookedLeg { assignment, member, booking }
+    });
+    let role = if prefill.is_some() { Role::Decode } else { Role::Regular };
+    let booking = Booking::new(answering, pledge(role, plan.decode));
+    Booked { prefill, decode: BookedLeg { assignment: plan.decode, member, booking }, scopes }
+}
+
+/// Whether workers that were not tried could have the request now.
+pub(super) fn others_left(shared: &Shared, scopes: Scopes, headers: &HeaderMap, tried: &[WorkerId]) -> bool {
+    let request = PlanRequest {
+        scopes,
         prompt: PromptView::Unreadable,
         prompt_tokens: 0,
         output_budget: None,
         keys: routing_keys(headers, shared.settings.api_key.as_ref()),
         exclude: tried,
+        prefers_pair: prefers_pair(headers),
     };
-    shared.books.lock().router.propose(shared.clock.now_ns(), &request, &Matches::default()).is_ok()
+    let now_ns = shared.clock.now_ns();
+    let proposed = shared.books.lock().router.propose_plan(now_ns, &request, &PlanMatches::default());
+    // One that would have to wait for a decode stream to end is there.
+    !matches!(proposed, Err(NoPlan { why, .. }) if why != Unroutable::DispatchLimit)
 }
 
 /// Takes a credit back, because nothing shows that the prompt reached the worker.
@@ -111,25 +255,28 @@ fn prompt_view<'a>(view: &'a RequestView<'_>) -> PromptView<'a> {
     }
 }
 
-fn refusal(shared: &Shared, why: Unroutable) -> Refusal {
+fn unbooked(shared: &Shared, no: NoPlan, scopes: &Scopes) -> Unbooked {
     // What becomes of it stands in the access log.
-    tracing::debug!("nobody can have a request: {why}");
-    match why {
+    tracing::debug!("nobody can have a request: {no}");
+    let retry_after_secs = shared.settings.recovery_secs;
+    Unbooked::Refused(match (no.why, scopes.prefill) {
+        (Unroutable::DispatchLimit, Some(prefill)) => return Unbooked::AtLimit(prefill),
+        (Unroutable::DispatchLimit, None) => Refusal::DispatchLimit { retry_after_secs },
         // It is for want of workers of this model alone.
-        Unroutable::NoWorkers | Unroutable::NoneHealthy { .. } if others_serve(shared) => {
-            Refusal::ModelDown { retry_after_secs: shared.settings.recovery_secs }
+        (Unroutable::NoWorkers | Unroutable::NoneHealthy { .. }, _)
+            if no.leg == Leg::Whole && others_serve(shared) =>
+        {
+            Refusal::ModelDown { retry_after_secs }
         }
-        Unroutable::NoWorkers => Refusal::NoWorkers { retry_after_secs: shared.settings.recovery_secs },
-        Unroutable::NoneHealthy { .. } | Unroutable::AllTried { .. } => {
-            Refusal::NoneHealthy { retry_after_secs: shared.settings.recovery_secs }
+        (Unroutable::NoWorkers, _) => Refusal::NoWorkers { retry_after_secs }.of_leg(no.leg),
+        (Unroutable::NoneHealthy { .. } | Unroutable::AllTried { .. }, _) => {
+            Refusal::NoneHealthy { retry_after_secs }.of_leg(no.leg)
         }
-        Unroutable::BreakersOpen { retry_after_ns } => {
-            Refusal::BreakersOpen { retry_after_secs: whole_seconds(retry_after_ns) }
+        (Unroutable::BreakersOpen { retry_after_ns }, _) => {
+            Refusal::BreakersOpen { retry_after_secs: whole_seconds(retry_after_ns) }.of_leg(no.leg)
         }
-        Unroutable::TargetUnavailable => {
-            Refusal::TargetUnavailable { retry_after_secs: shared.settings.recovery_secs }
-        }
-    }
+        (Unroutable::TargetUnavailable, _) => Refusal::TargetUnavailable { retry_after_secs },
+    })
 }
 
 /// Whether there are workers that get requests, if not this one.
@@ -148,4 +295,11 @@ fn routing_keys<'a>(headers: &'a HeaderMap, own_key: Option<&ApiKey>) -> Routing
         routing_key: field(&ROUTING_KEY),
         implicit: IMPLICIT_KEYS.iter().filter(|name| !is_own(name)).find_map(field),
     }
+}
+
+/// What the client says of pairs, if it says that in a word that is known.
+fn prefers_pair(headers: &HeaderMap) -> Option<bool> {
+    let word = headers.get(PREFER_PD)?.as_bytes().trim_ascii();
+    let is = |other: &str| word.eq_ignore_ascii_case(other.as_bytes());
+    if is("true") { Some(true) } else { is("false").then_some(false) }
 }

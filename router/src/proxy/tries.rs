@@ -8,17 +8,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header, request};
+use http_body_util::Full;
 use hyper::body::Incoming;
-use router_core::ids::{ScopeId, WorkerId};
-use router_core::{Assignment, Cause, Draws, Next, Outcome, Tries};
+use protocol::pd::InputLists;
+use router_core::ids::WorkerId;
+use router_core::{Assignment, Cause, Draws, Leg, Next, Outcome, Scopes, Tries};
 use smallvec::SmallVec;
+use tokio::task::JoinHandle;
 
 use super::attempt::{attempt, upstream_request};
+use super::beside::Beside;
+use super::bodies;
+use super::dispatch::Place;
 use super::endpoint::Endpoint;
-use super::lease::{Booking, Lease};
+use super::lease::Lease;
+use super::names::Named;
 use super::note::Note;
-use super::prepare::{self, Booked};
+use super::pair::{Pair, RANK_HEADER};
+use super::prepare::{self, Booked, BookedLeg, Order, Unbooked};
+use super::rooms::Taken;
 use crate::client::Turn;
 use crate::error::Refusal;
 use crate::fleet::Member;
@@ -26,6 +35,9 @@ use crate::server::Context;
 use crate::upstream::Connection;
 
 type Workers = SmallVec<[WorkerId; 4]>;
+
+/// As long as this another try waits until an engine has been told to let go of the one before.
+const CALL_OFF: Duration = Duration::from_secs(1);
 
 /// What every try of a request needs.
 pub(super) struct Errand<'a> {
@@ -43,24 +55,78 @@ pub(super) struct Errand<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Trail {
     pub(super) attempts: u32,
-    /// The last worker, and why it was chosen.
-    pub(super) last: Option<(Arc<Member>, Assignment)>,
+    /// Who were last, and why they were chosen: the prefill leg, if there was one, and the leg that answers.
+    pub(super) last: Option<(Option<Assignment>, Assignment)>,
 }
 
-/// A worker's answer that nobody has read yet.
+/// A worker's answer that nobody has read yet, but for the first bytes of a pair's.
 pub(super) struct Answered {
+    pub(super) leg: Leg,
     pub(super) member: Arc<Member>,
     pub(super) connection: Connection,
     pub(super) response: Response<Incoming>,
     pub(super) lease: Lease,
+    /// Of a pair's answer of success.
+    pub(super) paired: Option<Box<Paired>>,
+    pub(super) aftermath: Aftermath,
+}
+
+/// What goes with the answer of a pair.
+#[derive(Debug)]
+pub(super) struct Paired {
+    /// What was read of it.
+    pub(super) first: Option<Bytes>,
+    /// The prefill leg, if it is not over.
+    pub(super) beside: Option<Beside>,
+    /// What is to be merged into it.
+    pub(super) lists: Option<InputLists>,
+    /// Its rooms and names are taken until its end.
+    pub(super) _held: (Arc<Taken>, Arc<Named>),
 }
 
 /// A try without an answer.
-struct Unanswered {
+pub(super) struct Unanswered {
     /// Why, if that allows another try.
-    cause: Option<Cause>,
+    pub(super) cause: Option<Cause>,
     /// What the client is told if nothing better comes.
-    refusal: Refusal,
+    pub(super) refusal: Refusal,
+    pub(super) aftermath: Aftermath,
+}
+
+/// What there is to know of a try for the next one.
+pub(super) struct Aftermath {
+    /// Whose answer or failure it was.
+    leg: Leg,
+    worker: WorkerId,
+    /// Others that had better not have the next one, while there are any besides.
+    pub(super) avoid: Workers,
+    /// Others that are gone with it, and must not have the next one.
+    pub(super) gone: Workers,
+    /// The other leg's engine is told to let go.
+    pub(super) calling_off: Option<JoinHandle<()>>,
+}
+
+/// Workers that have not failed a try themselves; see [`Aftermath`].
+#[derive(Debug, Default)]
+struct Others {
+    avoid: Workers,
+    gone: Workers,
+}
+
+impl Aftermath {
+    pub(super) fn of(leg: Leg, worker: WorkerId) -> Self {
+        Self { leg, worker, avoid: Workers::new(), gone: Workers::new(), calling_off: None }
+    }
+}
+
+impl Unanswered {
+    /// The same with what else there is to know.
+    pub(super) fn after(mut self, other: Aftermath) -> Self {
+        self.aftermath.avoid.extend(other.avoid);
+        self.aftermath.gone.extend(other.gone);
+        self.aftermath.calling_off = self.aftermath.calling_off.or(other.calling_off);
+        self
+    }
 }
 
 impl Errand<'_> {
@@ -72,8 +138,9 @@ impl Errand<'_> {
         let mut tries = Tries::new();
         let mut last: Option<Result<Answered, Refusal>> = None;
         let mut exclude = Workers::new();
+        let mut others = Others::default();
         loop {
-            let booked = match self.book(&exclude, note) {
+            let booked = match self.book(&exclude, note).await {
                 Ok(booked) => booked,
                 Err(refusal) if last.is_none() && refusal.is_for_want_of_workers() => {
                     if self.newcomer().await {
@@ -85,29 +152,47 @@ impl Errand<'_> {
             };
             // Where an answer is given up for another try, its connection is closed before that begins.
             drop(last.take());
-            let Booked { assignment, member, booking, scope } = booked;
-            *trail = Trail { attempts: trail.attempts + 1, last: Some((Arc::clone(&member), assignment)) };
-            let (cause, retry_after_ns, mut ended) = match self.once(member, booking, note).await {
-                Ok(answered) => match self.retryable(answered.response.status()) {
+            let scopes = booked.scopes;
+            let (prefill, assignment) =
+                (booked.prefill.as_ref().map(|leg| leg.assignment), booked.decode.assignment);
+            *trail = Trail { attempts: trail.attempts + 1, last: Some((prefill, assignment)) };
+            let (cause, retry_after_ns, aftermath, mut ended) = match self.once(booked, note).await {
+                Ok(mut answered) => match self.retryable(answered.response.status()) {
                     None => return Ok(answered),
-                    Some(cause) => (cause, retry_after_ns(answered.response.headers()), Ok(answered)),
+                    Some(cause) => {
+                        let aftermath = answered.take_aftermath();
+                        (cause, retry_after_ns(answered.response.headers()), aftermath, Ok(answered))
+                    }
                 },
-                Err(Unanswered { cause: None, refusal }) => return Err(refusal),
-                Err(Unanswered { cause: Some(cause), refusal }) => (cause, None, Err(refusal)),
+                Err(Unanswered { cause: None, refusal, .. }) => return Err(refusal),
+                Err(Unanswered { cause: Some(cause), refusal, aftermath }) => {
+                    (cause, None, aftermath, Err(refusal))
+                }
             };
+            let Aftermath { leg, worker, avoid, gone, calling_off } = aftermath;
             let now_ns = self.context.shared.clock.now_ns();
-            tries.failed(now_ns, assignment.worker, cause, retry_after_ns);
-            let Some((wait_ns, others)) = self.another(&tries, scope, &assignment, now_ns, note) else {
+            tries.failed(now_ns, worker, cause, retry_after_ns);
+            others.avoid.extend(avoid);
+            others.gone.extend(gone);
+            note.failing(leg);
+            let Some((wait_ns, next)) = self.another(&tries, &others, scopes, &assignment, now_ns, note)
+            else {
                 return ended;
             };
-            note.try_failed(cause, wait_ns);
+            note.try_failed(leg, cause, wait_ns);
             if let Ok(answered) = &mut ended {
                 let status = answered.response.status();
-                note.complain(format_args!("status {status}, trying again in {} ms", wait_ns / 1_000_000));
+                note.complain(
+                    leg,
+                    format_args!("status {status}, trying again in {} ms", wait_ns / 1_000_000),
+                );
                 answered.lease.settle(Outcome::of_status(status.as_u16()));
             }
             last = Some(ended);
-            exclude = others;
+            exclude = next;
+            if let Some(calling_off) = calling_off {
+                let _ = tokio::time::timeout(CALL_OFF, calling_off).await;
+            }
             if wait_ns > 0 {
                 tokio::time::sleep(Duration::from_nanos(wait_ns)).await;
             }
@@ -127,23 +212,30 @@ impl Errand<'_> {
     fn another(
         &self,
         tries: &Tries,
-        scope: ScopeId,
+        others: &Others,
+        scopes: Scopes,
         assignment: &Assignment,
         now_ns: u64,
         note: &mut Note,
     ) -> Option<(u64, Workers)> {
         let shared = &self.context.shared;
-        let fresh_left = prepare::others_left(shared, scope, &self.head.headers, tries.tried());
+        let is_left = |tried: &[WorkerId]| prepare::others_left(shared, scopes, &self.head.headers, tried);
+        let Others { avoid, gone } = others;
+        let tried: Workers = tries.tried().iter().chain(gone).copied().collect();
+        let wider: Workers = tried.iter().chain(avoid).copied().collect();
+        let is_wider_left = !avoid.is_empty() && is_left(&wider);
+        let fresh_left = is_wider_left || is_left(&tried);
         let draw = Draws::new(shared.seed, assignment.lease.0).share();
         match tries.next(&shared.settings.retry, now_ns, self.deadline_ns, fresh_left, draw) {
             Next::Final => None,
-            Next::Retry { wait_ns, exclude, needs_budget }
+            Next::Retry { wait_ns, mut exclude, needs_budget }
                 if !needs_budget || shared.retry_budget.lock().draw(now_ns) =>
             {
-                Some((wait_ns, exclude))
+                exclude.extend(gone.iter().filter(|gone| !tries.tried().contains(gone)).copied());
+                Some((wait_ns, if is_wider_left { wider } else { exclude }))
             }
             Next::Retry { .. } => {
-                note.complain("not tried again: the retry budget is used up");
+                note.complain(Leg::Whole, "not tried again: the retry budget is used up");
                 note.exhausted();
                 None
             }
@@ -154,42 +246,89 @@ impl Errand<'_> {
         }
     }
 
-    fn book(&self, exclude: &[WorkerId], note: &mut Note) -> Result<Booked, Refusal> {
+    /// Books a plan, after having waited in line where decode streams are limited.
+    async fn book(&self, exclude: &[WorkerId], note: &mut Note) -> Result<Booked, Refusal> {
         let shared = &self.context.shared;
-        let booked = prepare::book(shared, self.endpoint, &self.head.headers, &self.body, exclude, note)?;
-        note.assigned(Arc::clone(&booked.member), &booked.assignment);
-        Ok(booked)
+        let mut place: Option<Place> = None;
+        loop {
+            // Before the attempt, so that no news is missed after it.
+            let changed = shared.turns.notified();
+            let order = Order {
+                endpoint: self.endpoint,
+                headers: &self.head.headers,
+                body: &self.body,
+                exclude,
+                has_place: place.is_some(),
+            };
+            let scope = match order.book(shared, note) {
+                Ok(booked) => {
+                    note.assigned(&booked);
+                    return Ok(booked);
+                }
+                Err(Unbooked::Refused(refusal)) => return Err(refusal),
+                Err(Unbooked::AtLimit(scope)) => scope,
+            };
+            let too_many = Refusal::DispatchLimit { retry_after_secs: shared.settings.recovery_secs };
+            let place = match &mut place {
+                Some(place) => place,
+                none => {
+                    none.insert(shared.dispatch.stand_in_line(scope, !order.is_for_any()).ok_or(too_many)?)
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.turn.deadline() => return Err(too_many),
+                () = place.turn(changed) => {}
+            }
+        }
+    }
+
+    /// Tries one plan.
+    async fn once(&self, booked: Booked, note: &mut Note) -> Result<Answered, Unanswered> {
+        let Booked { prefill, decode, .. } = booked;
+        match prefill {
+            None => self.whole(decode, note).await,
+            Some(prefill) => Pair { errand: self, prefill, decode }.attempt(note).await,
+        }
     }
 
     /// Tries one worker.
-    async fn once(
-        &self,
-        member: Arc<Member>,
-        booking: Booking,
-        note: &mut Note,
-    ) -> Result<Answered, Unanswered> {
-        let request = upstream_request(&self.head, self.body.clone(), &member, &self.id);
-        match attempt(self.context, self.turn, &member, request).await {
+    async fn whole(&self, leg: BookedLeg, note: &mut Note) -> Result<Answered, Unanswered> {
+        let field = self.context.shared.settings.dp_rank_field;
+        let body = match leg.rank() {
+            None => self.body.clone(),
+            Some(rank) => bodies::for_rank(&self.body, field, rank),
+        };
+        let request = self.request_for(&leg, body);
+        match attempt(self.context, self.turn, &leg.member, request).await {
             Ok((connection, response)) => {
-                note.upstream_head(response.status());
-                let lease = booking.answered(response.status());
-                Ok(Answered { member, connection, response, lease })
+                note.upstream_head(Leg::Whole, response.status());
+                let aftermath = Aftermath::of(Leg::Whole, leg.assignment.worker);
+                Ok(leg.answered(Leg::Whole, connection, response, aftermath))
             }
-            Err(failure) => {
-                member.lost.note();
-                if failure.is_nobody_there() {
-                    member.unreachable.note();
-                }
-                note.complain(format_args!("no answer: {failure}"));
-                booking.fail(failure.outcome());
-                Err(Unanswered { cause: failure.cause(), refusal: failure.refusal() })
-            }
+            Err(failure) => Err(leg.blame(Leg::Whole, &failure, note)),
         }
+    }
+
+    /// The client's request as the worker of this leg gets it.
+    pub(super) fn request_for(&self, leg: &BookedLeg, body: Bytes) -> Request<Full<Bytes>> {
+        let mut request = upstream_request(&self.head, body, &leg.member, &self.id);
+        if leg.rank().is_some() {
+            request.headers_mut().remove(RANK_HEADER);
+        }
+        request
     }
 
     fn retryable(&self, status: StatusCode) -> Option<Cause> {
         let statuses = &self.context.shared.settings.retry.statuses;
         statuses.contains(status.as_u16()).then_some(Cause::Status(status.as_u16()))
+    }
+}
+
+impl Answered {
+    fn take_aftermath(&mut self) -> Aftermath {
+        let Aftermath { leg, worker, .. } = self.aftermath;
+        std::mem::replace(&mut self.aftermath, Aftermath::of(leg, worker))
     }
 }
 

@@ -4,9 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use router_core::{Policies, Role};
+
 use crate::cli::Source;
 use crate::config::{Config, StaticWorker};
-use crate::fleet::{Identity, MAX_WORKERS, Registered, Terms, drain_all, register, set_terms};
+use crate::fleet::{
+    Identity, MAX_WORKERS, Registered, Terms, drain_all, register, register_changed, set_terms,
+};
 use crate::shared::Shared;
 
 /// How many workers a line names; thousands of them would be no line.
@@ -15,8 +19,8 @@ const NAMED: usize = 10;
 /// What was changed, by the URLs of the workers.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// From, and to.
-    policy: Option<(&'static str, &'static str)>,
+    /// As `policy from → to`, with the role before it where it is not the first.
+    policies: Vec<String>,
     /// As `--flag from → to`.
     options: Vec<String>,
     added: Vec<String>,
@@ -30,10 +34,9 @@ pub(super) struct Changes {
 pub(super) fn apply(shared: &Arc<Shared>, before: &Config, now: &Config, started: &Source) {
     let mut changes = Changes::default();
     changes.workers(shared, before, now);
-    if before.policy != now.policy {
-        shared.set_policy(now.policy.clone());
-        let (from, to) = (before.policy.name(), now.policy.name());
-        changes.policy = (from != to).then_some((from, to));
+    if before.policies != now.policies {
+        shared.set_policies(now.policies.clone());
+        changes.policies = policies(&before.policies, &now.policies);
         changes.options = before.source.policy_changes(&now.source);
     }
     if !changes.left_out.is_empty() {
@@ -49,7 +52,7 @@ pub(super) fn apply(shared: &Arc<Shared>, before: &Config, now: &Config, started
         tracing::warn!("takes effect at the next start: {}", later.join(", "));
     }
     tracing::info!(
-        policy = now.policy.name(),
+        policy = now.policies.get(Role::Regular).name(),
         workers = now.workers.len(),
         "configuration read again: {changes}"
     );
@@ -64,9 +67,12 @@ impl Changes {
             before.workers.iter().map(|worker| (identity(worker), worker)).collect();
         for worker in &now.workers {
             let url = worker.address.url.clone();
-            let is_same = former.remove(&identity(worker)) == Some(worker);
+            let former = former.remove(&identity(worker));
+            let is_same = former == Some(worker);
             let terms = Terms::of(worker, shared.settings.worker_key.as_ref());
+            let register = if is_same { register } else { register_changed };
             match register(shared, &worker.address, terms.clone()) {
+                Registered::New(_) if former.is_some() && !is_same => self.changed.push(url),
                 Registered::New(_) => self.added.push(url),
                 Registered::Known(_) if is_same => {}
                 Registered::Known(member) => {
@@ -86,14 +92,26 @@ impl Changes {
 
 impl fmt::Display for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let policy = self.policy.map(|(from, to)| format!("policy {from} → {to}"));
         let workers = [("added", &self.added), ("removed", &self.removed), ("changed", &self.changed)];
         let workers = workers.iter().filter(|(_, urls)| !urls.is_empty());
         let workers = workers.map(|(what, urls)| format!("{} {what}: {}", count(urls.len()), some(urls)));
-        let parts: Vec<_> = policy.into_iter().chain(self.options.iter().cloned()).chain(workers).collect();
+        let parts: Vec<_> = self.policies.iter().chain(&self.options).cloned().chain(workers).collect();
         f.write_str(if parts.is_empty() { "nothing has changed" } else { "" })?;
         f.write_str(&parts.join("; "))
     }
+}
+
+/// What is another policy now: where all roles have the same, that is said once.
+fn policies(before: &Policies, now: &Policies) -> Vec<String> {
+    let of = |role| (before.get(role).name(), now.get(role).name());
+    let (from, to) = of(Role::Regular);
+    let first = (from != to).then(|| format!("policy {from} → {to}"));
+    let others = [Role::Prefill, Role::Decode].into_iter().filter_map(|role| {
+        let (own_from, own_to) = of(role);
+        let is_news = own_from != own_to && (own_from, own_to) != (from, to);
+        is_news.then(|| format!("{} policy {own_from} → {own_to}", role.label()))
+    });
+    first.into_iter().chain(others).collect()
 }
 
 fn count(workers: usize) -> String {
@@ -118,7 +136,7 @@ mod tests {
         assert_eq!(Changes::default().to_string(), "nothing has changed");
         let urls = |count: usize| (0..count).map(|number| format!("http://w:{number}")).collect::<Vec<_>>();
         let changes = Changes {
-            policy: Some(("random", "cache_aware")),
+            policies: vec!["policy random → cache_aware".to_owned()],
             options: vec!["--cache-threshold 0.3 → 0.5".to_owned()],
             added: urls(12),
             removed: urls(1),

@@ -10,11 +10,18 @@ use super::lookup;
 
 /// A worker's URL that the router cannot use. Shown to the operator as one line, without a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("worker URL `{url}`: {problem}")]
-pub(crate) struct BadUrl {
-    /// Without what may be a password.
-    url: String,
-    problem: &'static str,
+pub(crate) enum BadUrl {
+    #[error("worker URL `{url}`: {problem}")]
+    Malformed {
+        /// Without what may be a password.
+        url: String,
+        problem: &'static str,
+    },
+    #[error(
+        "worker URL `{engine}@{rank}`: this is rank {rank} of `{engine}`, and ranks are not given one by one; give \
+         `{engine}`: with --dp-aware each of its ranks is a worker"
+    )]
+    OfRank { engine: String, rank: u32 },
 }
 
 /// A worker's address.
@@ -45,7 +52,10 @@ impl Address {
     /// # Errors
     /// [`BadUrl`] for any other form.
     pub(crate) fn parse(url: &str) -> Result<Self, BadUrl> {
-        let bad = |problem| BadUrl { url: without_userinfo(url).into_owned(), problem };
+        let bad = |problem| BadUrl::Malformed { url: without_userinfo(url).into_owned(), problem };
+        if let Some((engine, rank)) = split_rank(url) {
+            return Err(BadUrl::OfRank { engine: engine.url, rank });
+        }
         if url.contains('#') {
             return Err(bad("a worker's URL has no fragment; write http://HOST:PORT"));
         }
@@ -98,8 +108,12 @@ impl Address {
         if url.contains("://") {
             return Self::parse(url);
         }
-        Self::parse(&format!("http://{url}"))
-            .map_err(|bad| BadUrl { url: without_userinfo(url).into_owned(), ..bad })
+        Self::parse(&format!("http://{url}")).map_err(|bad| match bad {
+            BadUrl::Malformed { problem, .. } => {
+                BadUrl::Malformed { url: without_userinfo(url).into_owned(), problem }
+            }
+            of_rank @ BadUrl::OfRank { .. } => of_rank,
+        })
     }
 
     /// Whether this can be nobody but who listens there, on this machine, as far as that is known without asking.
@@ -154,6 +168,15 @@ impl Target {
             Self::Name(host, _) => ServerName::try_from(host.clone()),
         }
     }
+}
+
+/// The engine and the number, if this is the URL of a rank: that of its engine, with or without a scheme, and `@` and the
+/// number behind it. No URL of an engine ends so, as a number is no host.
+pub(crate) fn split_rank(text: &str) -> Option<(Address, u32)> {
+    let (engine, number) = text.strip_suffix('/').unwrap_or(text).rsplit_once('@')?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let number = number.parse().ok().filter(|_| is_number && !engine.contains('@'))?;
+    Some((Address::parse_lenient(engine).ok()?, number))
 }
 
 /// A text that was meant for a URL, as it may be shown: what stands before an `@` may hold a password, and is left out, be
@@ -296,6 +319,40 @@ mod tests {
             {
                 let problem = problem.to_string();
                 assert!(problem.contains(told) && !problem.contains("secret"), "{problem}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rank_is_told_from_an_engine_and_from_a_password() {
+        for (text, read) in [
+            ("http://w:1@0", Some(("http://w:1", 0))),
+            ("w:1@12", Some(("http://w:1", 12))),
+            ("http://w:1@12/", Some(("http://w:1", 12))),
+            ("https://[::1]:1@4294967295", Some(("https://[::1]:1", u32::MAX))),
+            ("http://w:1@4294967296", None),
+            ("http://w:1@", None),
+            ("http://w:1@+1", None),
+            ("http://w:1@-1", None),
+            ("http://w:1", None),
+            ("http://user:secret@w", None),
+            ("http://user:secret@w:1@2", None),
+            (&format!("w{}", "@1".repeat(100_000)), None),
+            ("two words@1", None),
+            ("@1", None),
+        ] {
+            let found = split_rank(text);
+            assert_eq!(found.as_ref().map(|(engine, rank)| (&*engine.url, *rank)), read, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rank_is_no_worker_that_can_be_given_and_the_remedy_names_its_engine() {
+        for url in ["http://w:1@7", "w:1@7", "w:1@7/"] {
+            for problem in [Address::parse(url), Address::parse_lenient(url)] {
+                let problem = problem.expect_err(url).to_string();
+                assert!(problem.contains("rank 7 of `http://w:1`"), "{problem}");
+                assert!(problem.contains("give `http://w:1`: with --dp-aware"), "{problem}");
             }
         }
     }

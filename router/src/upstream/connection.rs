@@ -60,6 +60,11 @@ impl Connection {
         Ok(Self(Box::new(Parts { sender, driver: Some(driver), heard, used: false })))
     }
 
+    /// Whether a request has been sent on it.
+    pub(super) fn is_used(&self) -> bool {
+        self.0.used
+    }
+
     /// Sends a request and waits for the head of its answer. Dropping the future closes nothing by itself;
     /// dropping the connection does.
     ///

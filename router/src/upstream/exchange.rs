@@ -78,18 +78,43 @@ impl NoAnswer {
 pub(crate) async fn exchange(
     pool: &Pool,
     member: &Member,
+    request: Request<Full<Bytes>>,
+) -> Result<(Connection, Response<Incoming>), NoAnswer> {
+    let connection = pool.take(member);
+    exchange_on(pool, member, connection, request).await
+}
+
+/// A connection to a worker, idle or new.
+///
+/// # Errors
+/// [`NoAnswer::Connect`] or [`NoAnswer::ConnectTimedOut`].
+pub(crate) async fn reach(pool: &Pool, member: &Member) -> Result<Connection, NoAnswer> {
+    match pool.take(member) {
+        Some(connection) => Ok(connection),
+        None => pool.connect(member).await,
+    }
+}
+
+/// As [`exchange`], where a connection is there already.
+pub(crate) async fn exchange_on(
+    pool: &Pool,
+    member: &Member,
+    connection: Option<Connection>,
     mut request: Request<Full<Bytes>>,
 ) -> Result<(Connection, Response<Incoming>), NoAnswer> {
     pool.mark.stamp(request.headers_mut());
-    if let Some(mut connection) = pool.take(member) {
+    if let Some(mut connection) = connection {
         let again = request.method().is_idempotent().then(|| request.clone());
+        let is_used = connection.is_used();
         match (connection.exchange(request).await, again) {
             (Ok(response), _) => return Ok((connection, response)),
             (Err(ExchangeError::Unsent(unsent)), _) => request = *unsent,
             (Err(_), Some(again)) => request = again,
             (Err(error), None) => {
                 // What idled beside it has most probably been closed too.
-                pool.forget(member);
+                if is_used {
+                    pool.forget(member);
+                }
                 return Err(error.into());
             }
         }

@@ -13,10 +13,10 @@ mod pool;
 mod probe;
 mod socket;
 
-pub(crate) use address::{Address, without_userinfo};
+pub(crate) use address::{Address, BadUrl, split_rank, without_userinfo};
 pub(crate) use call::{CallError, Callee, call};
 pub(crate) use connection::Connection;
 use connection::ExchangeError;
-pub(crate) use exchange::{NoAnswer, exchange};
+pub(crate) use exchange::{NoAnswer, exchange, exchange_on, reach};
 pub(crate) use pool::{IdleConnections, Pool};
 pub(crate) use probe::{Probe, probe};

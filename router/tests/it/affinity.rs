@@ -21,7 +21,7 @@ fn decided(answer: &Message) -> usize {
 }
 
 /// The turns of one conversation, each with all that was said before.
-fn conversation(number: usize, turns: usize) -> Vec<Value> {
+pub(crate) fn conversation(number: usize, turns: usize) -> Vec<Value> {
     let system = "You answer in one sentence and never guess. ".repeat(46);
     let mut messages = vec![json!({"role": "system", "content": system})];
     let mut requests = Vec::new();

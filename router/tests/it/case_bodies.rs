@@ -1,6 +1,6 @@
 //! Every shape of body, sent and answered in every way: the bytes are the same at both ends.
 
-mod bodies;
+pub(crate) mod bodies;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use crate::common::process::run_to_end;
 use crate::common::{Router, Worker};
-use crate::config::{FILES, TAKEN, WITHOUT_EFFECT};
+use crate::config::{FILES, PAIRED, TAKEN, WITHOUT_EFFECT};
 
 /// Flags with which a router on free ports starts and ends at once.
 const FREE_PORTS: &[&str] = &["--port", "0", "--prometheus-port", "0", "--exit-with-stdin"];
@@ -22,6 +22,12 @@ const PATH: &str = "a path that begins with /";
 /// A flag, a value that it does not take, and what the message says that it takes.
 const REFUSED: &[(&str, &str, &str)] = &[
     ("--port", "70000", "from 0 to 65535"),
+    ("--decode-dispatch-limit", "-1", COUNT),
+    ("--prefer-pd", "maybe", "true, false"),
+    ("--pd-least-uncached-tokens", "few", "a whole number from 0"),
+    ("--dp-rank-field", "rank", "data_parallel_rank, routed_dp_rank"),
+    ("--prefill-policy", "no_such_policy", "cache_aware"),
+    ("--decode-policy", "bucket", "cannot choose decode workers"),
     ("--worker-urls", "http://localhost:30000", "where the router itself listens"),
     ("--host", "no host", "give an IP address"),
     ("--policy", "no_such_policy", "cache_aware"),
@@ -125,7 +131,7 @@ fn what_is_wrong_as_a_whole_is_named_in_one_line() {
     for (args, named) in [
         (&["--no-such-flag"][..], "--no-such-flag"),
         (&["--worker-urls", "http://a:1", "ftp://b:2"], "ftp://b:2"),
-        (&["--worker-urls", "http://a:1", "http://a:1/"], "http://a:1/"),
+        (&["--worker-urls", "http://a:1", "http://a:1/"], "`http://a:1` is given twice"),
         (&["--worker-urls", "http://a", "http://a:80"], "`http://a:80` is given twice"),
         (&["--worker-urls", "http://worker:9", "HTTP://WORKER:9"], "`HTTP://WORKER:9` is given twice"),
         (&["--worker-urls", "http://[::1]:9", "http://[0:0::1]:9"], "`http://[0:0::1]:9` is given twice"),
@@ -165,8 +171,8 @@ fn what_is_wrong_as_a_whole_is_named_in_one_line() {
         ),
         (&["--worker-urls", "http://u:secret@a:1"], "…@a:1`: a worker's URL has no user or password"),
         (
-            &["--pd-disaggregation", "--prefill", "http://a:1", "--enable-wasm", "--no-such-flag"],
-            "--pd-disaggregation, --prefill: the SGLang gateway has these options",
+            &["--mini-lb", "--selector", "a=b", "--enable-wasm", "--no-such-flag"],
+            "--mini-lb: the SGLang gateway has this option",
         ),
         (&["--dp-aware", "--enable-wasm"], "--enable-wasm: the SGLang gateway has this option"),
         (&["--cors-allowed-origins", "https://a.example", "*"], "`*` is any origin; leave the others out"),
@@ -200,6 +206,8 @@ fn what_is_allowed_starts_the_router() {
         "--cors-allowed-origins https://a.example http://[::1]:8080 --max-connections 1 --max-header-bytes 8192",
         "--worker-warmup-secs 0 --worker-warmup-share 0 --worker-startup-timeout-secs 1 --worker-drain-timeout-secs 0",
         "--shutdown-grace-period-secs 0 --host 127.0.0.1 --prometheus-host 127.0.0.1",
+        "--pd-disaggregation --prefill http://127.0.0.1:1 --decode http://127.0.0.1:2 --prefill-policy bucket --prefer-pd false",
+        "--dp-aware --dp-rank-field routed_dp_rank --decode-dispatch-limit 4 --pd-least-uncached-tokens 512",
         "--shutdown-pause-secs 2 --shutdown-grace-period-secs 2 --policy power_of_two --load-metric requests",
     ] {
         let args: Vec<_> = FREE_PORTS.iter().copied().chain(args.split(' ')).collect();
@@ -325,6 +333,10 @@ const OURS: &[(&str, &str)] = &[
     ("access-log", "text"),
     ("decision-headers", ""),
     ("load-metric", "tokens"),
+    ("decode-dispatch-limit", "0"),
+    ("prefer-pd", "true"),
+    ("pd-least-uncached-tokens", "0"),
+    ("dp-rank-field", "data_parallel_rank"),
     ("balance-scope", "owner"),
     ("max-tree-bytes", "1073741824"),
 ];
@@ -359,7 +371,7 @@ fn help_lists_every_option_with_its_default() {
         })
         .collect();
     let without_effect: Vec<_> = WITHOUT_EFFECT.iter().map(|(name, _)| (*name, "")).collect();
-    let taken: Vec<_> = TAKEN.iter().map(|(name, _, default)| (*name, *default)).collect();
+    let taken: Vec<_> = TAKEN.iter().chain(PAIRED).map(|(name, _, default)| (*name, *default)).collect();
     let files: Vec<_> = FILES.iter().map(|(name, _, default)| (*name, *default)).collect();
     let mut expected = [OURS, &taken, &files, &without_effect].concat();
     listed.sort_unstable();
@@ -377,6 +389,9 @@ fn help_is_in_groups() {
     for (option, heading) in [
         ("host", "Traffic:"),
         ("worker-urls", "Workers:"),
+        ("dp-aware", "Workers:"),
+        ("prefill", "Prefill and decode:"),
+        ("decode-policy", "Policy options:"),
         ("exit-with-stdin", "Process:"),
         ("api-key", "Security:"),
         ("model-path", "Taken from the SGLang gateway's command lines, without effect:"),

@@ -449,6 +449,8 @@ fn wrong_command_lines_are_refused_by_the_name_that_was_given() {
         (&["--router-no-such-option", "1"], serve, &["--router-no-such-option"]),
         (&["--router-retry-max-backoff-ms", "1"], serve, &["--router-retry-initial-backoff-ms"]),
         (&["--router-port", "1"], serve, &["--router-port", "--port"]),
+        (&["--router-pd-disaggregation"], serve, &["--router-pd-disaggregation", "do the same"]),
+        (&["--router-prefill", "http://w:1", "8998"], serve, &["--router-prefill", "by themselves"]),
         (&["--router-worker-urls", "http://w:1"], serve, &["--router-worker-urls", "are started"]),
         (&["--port", "many"], serve, &["--port", "from 0 to 65535"]),
         (&["--host", "no host"], serve, &["--host", "IP address"]),

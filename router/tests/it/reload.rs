@@ -347,6 +347,10 @@ fn options_of_the_policy_that_rules_are_taken_over() {
     let text = |options: &str| format!("[policy]\nname = \"cache_aware\"\n{options}\n{tables}");
     let file = File::of(&text("cache_threshold = 0.3"));
     let (router, log) = Router::start_logged(&[], &["--config", &file.path(), "--decision-headers"]);
+    let is_well = |worker: &Worker| {
+        router.metric(&format!("smg_worker_health{{worker=\"{}\"}}", worker.url())) == Some(1.0)
+    };
+    wait_until("both to be ready", || workers.iter().all(is_well));
     // Of the second prompt's characters about half are known.
     let reason = |topic: &str| {
         let beginning = format!("{topic} ").repeat(100);

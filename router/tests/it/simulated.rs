@@ -1,6 +1,9 @@
 //! The router in front of simulated workers that fail: as engines, and as canned answers.
 
-use simworker::config::{HostConfig, Mode, WatchConfig, WorkerConfig};
+mod loads;
+mod pairs;
+
+use simworker::config::{HostConfig, Mode, Roles, WatchConfig, WorkerConfig};
 use simworker::fault::Assigned;
 use simworker::host::Host;
 use simworker_core::preset;
@@ -35,16 +38,22 @@ struct Fleet(Host);
 
 impl Fleet {
     fn start(workers: u32, mode: Mode, speed: f64, faults: &[&str]) -> Self {
+        Self::of(HostConfig { workers, speed, mode, ..config() }, faults)
+    }
+
+    /// As this says, but with these faults.
+    fn of(config: HostConfig, faults: &[&str]) -> Self {
         let faults = faults.iter().map(|text| Assigned::parse(text).expect("a fault")).collect();
-        let watch = WatchConfig { control: Some(("127.0.0.1".to_owned(), 0)), faults, seed: 1 };
-        let (host, worker) = ("127.0.0.1".to_owned(), worker());
-        let config = HostConfig { workers, host, port: 0, speed, worker, mode, watch };
-        Self(Host::start(&config).expect("free ports"))
+        let watch = WatchConfig { faults, ..config.watch };
+        Self(Host::start(&HostConfig { watch, ..config }).expect("free ports"))
     }
 
     /// A router in front of them that knows their model.
     fn router(&self, args: &[&str]) -> Router {
-        let router = Router::start(&self.0.urls().collect::<Vec<_>>(), args);
+        Self::known(Router::start(&self.0.urls().collect::<Vec<_>>(), args))
+    }
+
+    fn known(router: Router) -> Router {
         wait_until("the models to be known", || {
             let list = router.get("/workers").json();
             list["workers"].as_array().expect("a list").iter().all(|worker| worker["model_id"] == "mock")
@@ -74,9 +83,19 @@ impl Fleet {
     }
 }
 
-fn worker() -> WorkerConfig {
-    let preset = preset("a100-80g-llama3-8b").expect("a preset");
-    WorkerConfig::mock(preset)
+/// One worker on a free port, with a control port.
+fn config() -> HostConfig {
+    let (host, preset) = ("127.0.0.1".to_owned(), preset("a100-80g-llama3-8b").expect("a preset"));
+    HostConfig {
+        workers: 1,
+        port: 0,
+        speed: SPEED,
+        worker: WorkerConfig::mock(preset),
+        roles: Roles::default(),
+        mode: Mode::Engine,
+        watch: WatchConfig { control: Some((host.clone(), 0)), faults: Vec::new(), seed: 1 },
+        host,
+    }
 }
 
 fn is_healthy(router: &Router, place: usize) -> bool {

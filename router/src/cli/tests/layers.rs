@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 
-use router_core::{OptionKind, OptionValue, POLICIES, PolicyConfig};
+use router_core::{OptionKind, OptionValue, POLICIES, PolicyConfig, Role};
 
 use super::super::args::{Parsed, parse};
 use super::super::check::report;
@@ -46,7 +46,7 @@ fn refusal(text: &str, args: &[&str]) -> String {
 }
 
 fn option(parsed: &Parsed, key: &str) -> String {
-    let mut options = parsed.config.policy.options();
+    let mut options = parsed.config.policies.get(Role::Regular).options();
     options.find(|(spec, _)| spec.key == key).expect("an option").1.as_argument()
 }
 
@@ -123,7 +123,7 @@ fn the_defaults_of_a_workers_keys_are_those_that_are_told() {
             stated.push_str(&format!("{name} = {default}\n"));
         }
     }
-    assert!(stated.lines().count() == 6, "priority, cost, type, health check: {stated}");
+    assert!(stated.lines().count() == 5, "priority, cost, health check: {stated}");
     assert_eq!(parsed(&stated, &[]).config.workers, plain);
 }
 
@@ -157,7 +157,7 @@ const WRONG: &[(&str, &str)] = &[
     ("extra_endpoints = [\"/generate\"]", "1: --extra-endpoints: `/generate` is served already"),
     ("tls_key_path = \"k\"", "1: --tls-key-path: needs --tls-cert-path beside it"),
     ("model_path = \"m\"", "1: `model_path` has no effect here: "),
-    ("dp_aware = true", "1: --dp-aware: the SGLang gateway has this option"),
+    ("mini_lb = true", "1: --mini-lb: the SGLang gateway has this option"),
     ("config = \"other\"", "1: `config` is no key"),
     ("[traffic]\nprot = 1", "2: `prot` is no key of [traffic] (did you mean `port`?)"),
     ("[policy]\npolicy = \"random\"", "2: `policy` is called `name` in its section"),
@@ -192,8 +192,20 @@ const WRONG: &[(&str, &str)] = &[
     ),
     ("[[workers]]\nurl = \"http://a\"\ncost = inf", "3: `cost` is not a number of 0 or more"),
     (
-        "[[workers]]\nurl = \"http://a\"\nworker_type = \"prefill\"",
-        "3: `worker_type` can only be \"regular\"",
+        "[[workers]]\nurl = \"http://a\"\nrole = \"whole\"",
+        "3: `role` takes \"regular\", \"prefill\" or \"decode\"",
+    ),
+    (
+        "[[workers]]\nurl = \"http://a\"\nworker_type = \"prefill\"\nrole = \"decode\"",
+        "4: `role` is not what the other key says",
+    ),
+    (
+        "[[workers]]\nurl = \"http://a\"\nrole = \"prefill\"\nbootstrap_port = 0",
+        "4: `bootstrap_port` is not a whole number from 1 to 65535",
+    ),
+    (
+        "[[workers]]\nurl = \"http://a\"\nbootstrap_port = 8998\nrole = \"decode\"",
+        "3: `bootstrap_port` is of prefill workers only",
     ),
     ("[[workers]]\nurl = \"http://a\"\nlabels = {a = 1}", "3: `a` takes one text, in quotes"),
     (
@@ -227,7 +239,7 @@ fn what_is_wrong_on_the_command_line_is_not_blamed_on_the_file() {
 #[test]
 fn a_flag_may_choose_another_policy_than_the_file() {
     let parsed = parsed("[policy]\nname = \"cache_aware\"\ncache_threshold = 0.4\n", &["--policy", "random"]);
-    assert_eq!(parsed.config.policy.name(), "random");
+    assert_eq!(parsed.config.policies.get(Role::Regular).name(), "random");
     let warnings = parsed.warnings.join("\n");
     assert!(warnings.contains("--cache-threshold has no effect under --policy random"), "{warnings}");
 }
@@ -296,7 +308,9 @@ fn what_check_prints_is_a_file_that_means_the_same() {
     let again = parsed(&report(&first), &[]).config;
     let first = first.config;
     assert_eq!(first.settings.retry, again.settings.retry);
-    assert!(first.policy.options().eq(again.policy.options()));
+    for role in Role::ALL {
+        assert!(first.policies.get(role).options().eq(again.policies.get(role).options()));
+    }
     assert_eq!((first.seed, first.listen), (again.seed, again.listen));
     assert_eq!(first.workers[0].labels, again.workers[0].labels);
     assert_eq!(again.settings.api_key, None, "what is not shown is not there");
@@ -323,7 +337,7 @@ fn a_written_policy_is_read_as_the_same() {
         for config in configs {
             let text = policy_section(&config);
             let parsed = parsed(&text, &[]);
-            let read = &parsed.config.policy;
+            let read = &parsed.config.policies.get(Role::Regular);
             assert_eq!(read.name(), row.name, "{text}");
             assert!(read.options().eq(config.options()), "{text}");
             // What the router's own defaults are later must not matter.
@@ -373,6 +387,6 @@ fn a_file_is_read_again() {
     std::fs::write(file.path(), "seed = 2\nport = 1\n[[workers]]\nurl = \"http://b:1\"\n").expect("written");
     let Reloaded { config, warnings } = reload(&arguments).expect("a configuration");
     assert_eq!(config.workers[0].address.url, "http://b:1");
-    assert_eq!((config.policy.name(), warnings.len()), ("random", 0));
+    assert_eq!((config.policies.get(Role::Regular).name(), warnings.len()), ("random", 0));
     assert_eq!(before.source.changes(&config.source), ["--port", "--seed"]);
 }

@@ -1,21 +1,23 @@
 //! What operators say of a worker, and what is wrong with it.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU16;
 
 use http::StatusCode;
+use router_core::Role;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::Problem;
 use crate::access_log::excerpt;
 use crate::api_key::ApiKey;
+use crate::config::BootstrapPort;
 use crate::fleet::Terms;
 use crate::shared::Shared;
 use crate::upstream::Address;
 
 /// What the gateway knows of a worker and this router has no use for.
-const UNUSED: [&str; 12] = [
-    "bootstrap_port",
+const UNUSED: [&str; 11] = [
     "chat_template",
     "dp_aware",
     "health_check_interval_secs",
@@ -30,7 +32,7 @@ const UNUSED: [&str; 12] = [
 ];
 
 /// What a worker is from its registration on.
-const FIXED: [&str; 2] = ["url", "worker_type"];
+const FIXED: [&str; 3] = ["url", "worker_type", "bootstrap_port"];
 
 /// How many names a message gives.
 const NAMED: usize = 5;
@@ -44,6 +46,8 @@ pub(super) struct Addition {
     url: String,
     #[serde(default)]
     worker_type: Option<String>,
+    #[serde(default)]
+    bootstrap_port: Option<NonZeroU16>,
     #[serde(default)]
     runtime: Option<String>,
     #[serde(flatten)]
@@ -93,16 +97,21 @@ impl Addition {
     pub(super) fn resolve(self, shared: &Shared) -> Result<Newcomer, Problem> {
         let address =
             Address::parse_lenient(&self.url).map_err(|problem| Problem::bad(problem.to_string()))?;
-        if let Some(other) = self.worker_type.as_deref().filter(|kind| *kind != "regular") {
-            let message = format!("worker_type `{other}`: this router has workers of the type regular only");
-            return Err(Problem::bad(message));
-        }
+        let role = self.worker_type.as_deref().map(role).transpose()?;
         if let Some(other) = self.runtime.as_deref().filter(|runtime| *runtime != "sglang") {
             let message = format!("runtime `{other}`: this router knows workers of the runtime sglang only");
             return Err(Problem::bad(message));
         }
         let mut terms = Terms {
             authorization: shared.settings.added_worker_key.as_ref().map(ApiKey::credential),
+            role,
+            bootstrap_port: match self.bootstrap_port {
+                // As in the gateway it counts for prefill workers only.
+                Some(port) if !matches!(role, Some(Role::Regular | Role::Decode)) => {
+                    BootstrapPort::Given(port.get())
+                }
+                _ => BootstrapPort::Asked,
+            },
             ..Terms::default()
         };
         self.update.resolve()?(&mut terms);
@@ -120,6 +129,14 @@ impl Addition {
         }
         Ok(Newcomer { address, terms, remark })
     }
+}
+
+/// The role of that name.
+fn role(name: &str) -> Result<Role, Problem> {
+    Role::ALL.into_iter().find(|role| role.label() == name).ok_or_else(|| {
+        let name = excerpt(name).escape_debug().to_string();
+        Problem::bad(format!("worker_type `{name}`: must be regular, prefill or decode, or left out"))
+    })
 }
 
 impl Change {

@@ -15,6 +15,11 @@ const TEXT: &str = "a text";
 const MEMBERS: &[Member] = &[
     Member { name: "url", kind: "a text, http://HOST:PORT", is_fit: Value::is_string },
     Member { name: "worker_type", kind: TEXT, is_fit: is_text },
+    Member {
+        name: "bootstrap_port",
+        kind: "a whole number from 1 to 65535",
+        is_fit: |value| value.is_null() || value.as_u64().is_some_and(|port| (1..=65_535).contains(&port)),
+    },
     Member { name: "runtime", kind: TEXT, is_fit: is_text },
     Member { name: "model_id", kind: TEXT, is_fit: is_text },
     Member { name: "api_key", kind: TEXT, is_fit: is_text },

@@ -3,6 +3,7 @@
 mod change;
 mod fault;
 mod info;
+mod target;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +15,14 @@ use serde::Serialize;
 use serde_json::json;
 
 use self::change::{Addition, Change, Newcomer};
-use super::{Identity, Leave, Member, Registered, drain, register, set_terms};
+use self::target::Target;
+use super::{Leave, Registered, drain, drain_rank, register, set_terms};
 use crate::body::Body;
 use crate::error::{Answer, Refusal};
 use crate::proxy;
 use crate::server::Context;
 use crate::shared::Shared;
-use crate::upstream::{Address, without_userinfo};
+use crate::upstream::without_userinfo;
 
 /// Longest description of a worker, in bytes.
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -46,7 +48,7 @@ pub(crate) async fn handle(context: &Arc<Context>, rest: &str, request: Request<
         (Some(Place::One(id)), &Method::DELETE) | (Some(Place::Drain(id)), _) => {
             remove(shared, id, request.uri().query())
         }
-        (Some(Place::One(id)), _) => find(shared, id).map(|member| one(shared, &member)),
+        (Some(Place::One(id)), _) => Target::find(shared, id).map(|target| one(shared, &target)),
         (None, _) => Err(Problem::not_found(rest)),
     };
     (answered.unwrap_or_else(|problem| problem.response()), None)
@@ -77,10 +79,10 @@ fn list(shared: &Shared) -> Response<Body> {
     json_response(StatusCode::OK, &info::list(shared))
 }
 
-fn one(shared: &Shared, member: &Member) -> Response<Body> {
-    info::one(shared, member)
+fn one(shared: &Shared, target: &Target) -> Response<Body> {
+    info::one(shared, target)
         .map(|info| json_response(StatusCode::OK, &info))
-        .unwrap_or_else(|| Problem::not_found(&member.address.url).response())
+        .unwrap_or_else(|| Problem::missing(target.url()).response())
 }
 
 async fn add(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, Problem> {
@@ -98,18 +100,19 @@ async fn add(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Respons
         }
     };
     let message = if remark.is_empty() { message.to_owned() } else { format!("{message}; {remark}") };
-    Ok(accepted(&member, &message))
+    Ok(accepted(&Target::engine(member), &message))
 }
 
+/// What is said of a rank is said of its engine.
 async fn change(
     shared: &Arc<Shared>,
     id: &str,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Problem> {
-    let member = find(shared, id)?;
+    let target = Target::find(shared, id)?;
     let change: Change = described(request).await?;
-    set_terms(shared, &member, change.resolve()?);
-    Ok(accepted(&member, "changed"))
+    set_terms(shared, &target.member, change.resolve()?);
+    Ok(accepted(&target, "changed"))
 }
 
 /// Longest time to drain, in seconds: about three years.
@@ -117,7 +120,7 @@ const MAX_DRAIN_SECS: u64 = 100_000_000;
 
 /// `drain_timeout_secs` in the query goes before the router's own.
 fn remove(shared: &Arc<Shared>, id: &str, query: Option<&str>) -> Result<Response<Body>, Problem> {
-    let member = find(shared, id)?;
+    let target = Target::find(shared, id)?;
     let asked = query.unwrap_or("").split('&').find_map(|pair| pair.strip_prefix("drain_timeout_secs="));
     let limit = match asked {
         None => shared.settings.drain_timeout,
@@ -132,7 +135,11 @@ fn remove(shared: &Arc<Shared>, id: &str, query: Option<&str>) -> Result<Respons
     let seconds = limit.as_secs();
     let removal =
         format!("it is removed once those that run there have ended, or after {seconds} s, while they go on");
-    let message = match drain(shared, &member, limit) {
+    let leave = match &target.rank {
+        None => drain(shared, &target.member, limit),
+        Some(rank) => drain_rank(shared, &target.member, rank, limit),
+    };
+    let message = match leave {
         Leave::Now => format!("it gets no new requests; {removal}"),
         Leave::Later(stay) => format!(
             "no other worker is ready for its requests, and one is on its way: until then, {} s at most, it gets new \
@@ -141,24 +148,7 @@ fn remove(shared: &Arc<Shared>, id: &str, query: Option<&str>) -> Result<Respons
         ),
         Leave::Already => "it is leaving already".to_owned(),
     };
-    Ok(accepted(&member, &message))
-}
-
-/// The worker that is meant: by its id, or by its URL.
-fn find(shared: &Shared, id: &str) -> Result<Arc<Member>, Problem> {
-    let text = percent_decoded(id)
-        .ok_or_else(|| Problem::bad(format!("`{}` is not well encoded", without_userinfo(id))))?;
-    let identity = match Identity::parse(&text) {
-        Some(identity) => identity,
-        None => {
-            let address = Address::parse_lenient(&text).map_err(|problem| {
-                let text = without_userinfo(&text);
-                Problem::bad(format!("`{text}` is neither a worker's id nor its URL: {problem}"))
-            })?;
-            Identity::of(&address)
-        }
-    };
-    shared.books.lock().find(identity).ok_or_else(|| Problem::not_found(&text))
+    Ok(accepted(&target, &message))
 }
 
 /// Text in which `%` and two hexadecimal digits stand for a byte (RFC 3986, section 2.1).
@@ -196,12 +186,13 @@ async fn described<T: serde::de::DeserializeOwned>(request: Request<Incoming>) -
     serde_json::from_slice(&body).map_err(said)
 }
 
-fn accepted(member: &Member, message: &str) -> Response<Body> {
-    let location = format!("/workers/{}", member.identity);
+fn accepted(target: &Target, message: &str) -> Response<Body> {
+    let id = target.identity().to_string();
+    let location = format!("/workers/{id}");
     let body = json!({
         "status": "accepted",
-        "worker_id": member.identity.to_string(),
-        "url": member.address.url,
+        "worker_id": id,
+        "url": target.url(),
         "location": location,
         "message": message,
     });
@@ -228,9 +219,17 @@ impl Problem {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", message)
     }
 
+    /// Nobody has this name, which may be anything.
     fn not_found(id: &str) -> Self {
-        let message =
-            format!("no worker `{}`; GET /workers lists those that there are", without_userinfo(id));
+        Self::missing(&without_userinfo(id))
+    }
+
+    /// The same for a name without secrets.
+    fn missing(name: &str) -> Self {
+        Self::missing_as(format!("no worker `{name}`; GET /workers lists those that there are"))
+    }
+
+    fn missing_as(message: String) -> Self {
         Self::new(StatusCode::NOT_FOUND, "WORKER_NOT_FOUND", message)
     }
 

@@ -38,6 +38,7 @@ impl Scrape {
             let mut family = page.gauge(name, help)?;
             self.each_worker(|worker, _| family.value(&[("worker", &worker.url)], value(worker)))?;
         }
+        self.decode_streams(page)?;
         let mut states = page.gauge("smg_worker_state", "1 for the state that the worker is in")?;
         self.each_worker(|worker, _| {
             states.value(&[("worker", &*worker.url), ("state", worker.state)], 1_u64)
@@ -46,19 +47,34 @@ impl Scrape {
             page.counter("smg_worker_warm_up_requests", "Requests that went to a worker to warm it up")?;
         self.each_worker(|worker, _| diverted.count(&[("worker", &worker.url)], worker.diverted))?;
         let mut checks = page.counter("smg_worker_health_checks", "Health probes")?;
-        self.each_worker(|worker, counts| {
-            for (result, good) in [("success", true), ("failure", false)] {
-                let labels = [("worker_type", worker.role), ("result", result), ("worker", &worker.url)];
-                checks.count(&labels, counts.checks(good))?;
+        for engine in &self.live.engines {
+            for (result, count) in [("success", engine.good_checks), ("failure", engine.failed_checks)] {
+                let labels = [("worker_type", engine.role), ("result", result), ("worker", &engine.url)];
+                checks.count(&labels, count)?;
             }
-            Ok(())
-        })
+        }
+        Ok(())
+    }
+
+    /// Where there are prefill workers; those who wait for the streams to end, where these are limited.
+    fn decode_streams(&self, page: &mut Page) -> fmt::Result {
+        if self.live.workers.iter().any(|worker| worker.decode_streams.is_some()) {
+            let help = "Decode streams in flight that go on with what the prefill worker computed";
+            let mut streams = page.gauge("smg_worker_decode_streams", help)?;
+            self.each_worker(|worker, _| match worker.decode_streams {
+                Some(count) => streams.value(&[("worker", &worker.url)], count),
+                None => Ok(()),
+            })?;
+        }
+        let Some(waiting) = self.live.dispatch_waiting else { return Ok(()) };
+        let help = "Requests that wait for a decode stream to end, as their prefill workers have as many as they may";
+        page.gauge("smg_router_decode_dispatch_waiting", help)?.value(&[], waiting)
     }
 
     pub(super) fn tries(&self, page: &mut Page) -> fmt::Result {
         let mut selections = page.counter("smg_worker_selection", "Tries that went to a worker")?;
         self.each_worker(|worker, counts| {
-            for (row, count) in self.shown(counts.selections()) {
+            for (row, count) in self.shown(worker.role, counts.selections()) {
                 let labels = [
                     ("worker_type", worker.role),
                     MODE,

@@ -1,13 +1,13 @@
 //! Bodies as real clients send them: one of each shape, with what a parser would spoil.
 
 /// What it is, where it goes, and its bytes.
-pub(super) type Body = (&'static str, &'static str, &'static str);
+pub(crate) type Body = (&'static str, &'static str, &'static str);
 
 const CHAT: &str = "/v1/chat/completions";
 const GENERATE: &str = "/generate";
 const COMPLETIONS: &str = "/v1/completions";
 
-pub(super) const BODIES: [Body; 19] = [
+pub(crate) const BODIES: [Body; 19] = [
     ("minimal chat", CHAT, r#"{"model":"m","messages":[{"role":"user","content":"Hi"}]}"#),
     (
         "tools and a tool choice",
@@ -129,7 +129,7 @@ pub(super) const BODIES: [Body; 19] = [
 ];
 
 /// Where the reference bodies go, by the number that their files begin with.
-pub(super) fn path_of_reference(number: u32) -> &'static str {
+pub(crate) fn path_of_reference(number: u32) -> &'static str {
     match number {
         1..=10 => CHAT,
         11..=15 => GENERATE,

@@ -4,7 +4,9 @@
 
 pub(crate) mod http;
 pub(crate) mod latch;
+pub(crate) mod legs;
 pub(crate) mod process;
+pub(crate) mod ranks;
 pub(crate) mod tls;
 pub(crate) mod worker;
 
@@ -13,6 +15,7 @@ use std::time::{Duration, Instant};
 pub(crate) use http::{Client, Message};
 pub(crate) use latch::Latch;
 pub(crate) use process::{Log, Router};
+pub(crate) use ranks::RankedEngine;
 pub(crate) use worker::{Conn, Worker};
 
 /// Every proxied path that needs no option.

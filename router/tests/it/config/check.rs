@@ -43,7 +43,7 @@ fn check_ends_as_a_start_would() {
         &["--no-such-flag"],
         &["--port", "x"],
         &["--queue-timeout-secs", "0"],
-        &["--dp-aware"],
+        &["--mini-lb"],
     ] {
         let message = checked(args, 2);
         assert_eq!(message, said(&run_to_end(args), 2, &args));

@@ -1,6 +1,5 @@
 //! Whole command lines of SGLang's gateway, one for each group of its flags: what runs here runs with the workers that were
-//! named, and what does not is refused in one line. Those of prefill and decode workers are refused for now: no leg of a
-//! request is told from another here.
+//! named, and what does not is refused in one line.
 
 use std::path::Path;
 
@@ -123,22 +122,20 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("--queue-size 10 --queue-timeout-secs 0", &["--queue-timeout-secs", "--queue-size 0"]),
     ("--tls-cert-path cert.pem", &["--tls-cert-path", "--tls-key-path"]),
     ("--service-discovery --selector app=sglang", &["--service-discovery, --selector", "Kubernetes"]),
-    ("--dp-aware --worker-urls http://w:1", &["--dp-aware", "the worker shares requests among them"]),
+    (
+        "--mini-lb --pd-disaggregation --policy random --prefill http://p:1 --decode http://d:1",
+        &["--mini-lb", "--policy random chooses as it does"],
+    ),
+    (
+        "--pd-disaggregation --service-discovery --prefill-selector role=p --decode-selector role=d",
+        &["--service-discovery, --prefill-selector, --decode-selector", "Kubernetes"],
+    ),
     (
         "--jwt-issuer https://i --jwt-audience a",
         &["--jwt-issuer, --jwt-audience", "--control-plane-api-keys"],
     ),
     ("--enable-trace --otlp-traces-endpoint localhost:4317", &["--enable-trace", "no traces are sent"]),
     ("--port 29000", &["--prometheus-port", "--port too"]),
-];
-
-/// Lines of prefill and decode workers.
-const SPLIT: &[&str] = &[
-    "--pd-disaggregation --policy cache_aware --prefill http://p:1 --decode http://d:1",
-    "--pd-disaggregation --prefill http://p:1 8998 --prefill http://q:1 none --prefill http://r:1 --decode http://d:1",
-    "--pd-disaggregation --prefill-policy bucket --decode-policy power_of_two --prefill http://p:1 --decode http://d:1",
-    "--mini-lb --pd-disaggregation --policy random --prefill http://p:1 --decode http://d:1",
-    "--pd-disaggregation --service-discovery --prefill-selector role=p --decode-selector role=d",
 ];
 
 fn workers(router: &Router) -> Vec<String> {
@@ -184,17 +181,12 @@ fn a_line_of_each_group_runs_with_the_workers_that_it_names() {
 // sgl-project/sglang#7904, sgl-project/sglang#8644, sgl-project/sglang#8395
 #[test]
 fn a_line_that_cannot_run_is_refused_in_one() {
-    let split = SPLIT.iter().map(|line| (*line, &["--pd-disaggregation", "are not told apart here"][..]));
-    for (line, parts) in REFUSED.iter().copied().chain(split) {
+    for (line, parts) in REFUSED {
         let words: Vec<&str> = line.split_whitespace().collect();
         let told = checked(&words, 2);
         assert_eq!(told.lines().count(), 1, "{line}: {told}");
         assert!(parts.iter().all(|part| told.contains(part)), "{line}: {told}");
         assert_eq!(said(&run_to_end(&words), 2, &line), told, "as a start says it");
-    }
-    let told = checked(&SPLIT[4].split_whitespace().collect::<Vec<_>>(), 2);
-    for flag in ["--service-discovery", "--prefill-selector", "--decode-selector"] {
-        assert!(told.contains(flag), "all are told at once: {told}");
     }
 }
 

@@ -6,7 +6,7 @@ mod lines;
 mod log;
 mod secrets;
 
-pub(crate) use gateway::{FILES, TAKEN, WITHOUT_EFFECT};
+pub(crate) use gateway::{FILES, PAIRED, TAKEN, WITHOUT_EFFECT};
 
 use std::process::Output;
 

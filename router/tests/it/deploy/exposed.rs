@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::common::{Client, Router, Worker, wait_for};
+use crate::common::{Client, Router, Worker, legs, wait_for};
 
 /// The labels of a series by name, or all values of each label of a family's series.
 type Values = BTreeMap<String, BTreeSet<String>>;
@@ -20,7 +20,7 @@ impl Exposed {
     /// The scrape that all tests share.
     pub(super) fn shared() -> &'static Self {
         static SHARED: OnceLock<Exposed> = OnceLock::new();
-        SHARED.get_or_init(|| Self::of(&(eventful() + &sticky())))
+        SHARED.get_or_init(|| Self::of(&(eventful() + &sticky() + &paired())))
     }
 
     fn of(text: &str) -> Self {
@@ -66,6 +66,14 @@ fn sticky() -> String {
     let worker = Worker::fixed("{}");
     let router = Router::start(&[worker.url()], &["--policy", "manual"]);
     assert_eq!(router.client().post("/generate", "X-SMG-Routing-Key: k\r\n", b"{}").status(), 200);
+    Client::get(&router.metrics, "/metrics").text()
+}
+
+/// The text of a router with pairs whose decode streams are limited.
+fn paired() -> String {
+    let (prefill, decode) = (legs::prefill(), legs::decode());
+    let router = legs::router(&[&prefill], &[&decode], &["--decode-dispatch-limit", "1"]);
+    assert_eq!(router.post("/generate", b"{\"text\":\"a\"}").status(), 200);
     Client::get(&router.metrics, "/metrics").text()
 }
 

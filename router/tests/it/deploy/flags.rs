@@ -7,12 +7,18 @@ use crate::common::process::run_to_end;
 
 /// Flags of other programs, as they stand in commands.
 const OF_OTHERS: &[&str] = &[
+    "--disaggregation-bootstrap-port",
+    "--disaggregation-mode",
     "--download",
+    "--enable-dp-attention",
+    "--kv-link",
+    "--load-balance-method",
     "--locked",
     "--model-path",
     "--name",
     "--network",
     "--now",
+    "--prefill-workers",
     "--release",
     "--system",
     "--time",

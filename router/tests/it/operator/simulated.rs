@@ -1,6 +1,6 @@
 //! The same in front of simulated workers, which answer as SGLang does.
 
-use simworker::config::{HostConfig, Mode, WatchConfig, WorkerConfig};
+use simworker::config::{HostConfig, Mode, Roles, WatchConfig, WorkerConfig};
 use simworker::host::Host;
 use simworker_core::preset;
 
@@ -13,7 +13,16 @@ fn fleet(workers: u32) -> Host {
     let worker = WorkerConfig::mock(preset);
     let host = "127.0.0.1".to_owned();
     let watch = WatchConfig { control: None, faults: Vec::new(), seed: 1 };
-    let config = HostConfig { workers, host, port: 0, speed: 50.0, worker, mode: Mode::Engine, watch };
+    let config = HostConfig {
+        workers,
+        host,
+        port: 0,
+        speed: 50.0,
+        worker,
+        roles: Roles::default(),
+        mode: Mode::Engine,
+        watch,
+    };
     Host::start(&config).expect("free ports")
 }
 

@@ -76,8 +76,17 @@ fn what_describes_no_worker_is_refused_and_changes_nothing() {
         (400, r#"{"url":"http://w:0"}"#, "port"),
         (400, r#"{"url":"w:99999"}"#, "w:99999"),
         (400, r#"{"url":"two words"}"#, "two words"),
-        (400, r#"{"url":"w:1","worker_type":"prefill"}"#, "worker_type `prefill`"),
-        (400, r#"{"url":"w:1","worker_type":"made-up"}"#, "worker_type `made-up`"),
+        (
+            422,
+            r#"{"url":"w:1","bootstrap_port":0}"#,
+            "bootstrap_port: must be a whole number from 1 to 65535",
+        ),
+        (422, r#"{"url":"w:1","bootstrap_port":"8998"}"#, "bootstrap_port: must be a whole number"),
+        (
+            400,
+            r#"{"url":"w:1","worker_type":"made-up"}"#,
+            "worker_type `made-up`: must be regular, prefill or decode",
+        ),
         (400, r#"{"url":"w:1","runtime":"external"}"#, "runtime `external`"),
     ] {
         let answer = call(&router, "POST", "/workers", body);

@@ -53,6 +53,14 @@ fn primed(start: Start, args: &[&str]) -> (Engine, Router, String) {
     (engine, router, id)
 }
 
+/// Waits until the worker's cache is taken for empty. Nothing is sent before that, as what is sent just then may be noted
+/// as cached right after.
+fn await_emptied(router: &Router) {
+    let chars = || router.metric("smg_worker_index_chars{");
+    wait_until("its cache to be taken for empty", || chars().is_none_or(|chars| chars == 0.0));
+    wait_until("it to serve again", || predicted(router) == Some(0));
+}
+
 /// Tokens of the prompt that are believed to be in the worker's cache; nothing if it was not served.
 fn predicted(router: &Router) -> Option<u64> {
     let answer = router.post("/generate", prompt("topic").as_bytes());
@@ -127,7 +135,7 @@ fn a_request_that_finds_nobody_makes_the_router_ask_who_comes_next() {
         });
     };
     let _anew = restart(engine, Start::Named("b"), refused);
-    wait_until("its cache to be taken for empty", || predicted(&router) == Some(0));
+    await_emptied(&router);
 }
 
 /// A worker that does not tell its models is asked again every second.
@@ -152,7 +160,7 @@ fn a_restart_that_nobody_noticed_is_found_by_what_the_worker_says_of_itself() {
         wait_until("it to be asked again", || engine.asked("/server_info") > asked + 1);
         assert!(predicted(&router) > Some(0), "the same one, so its cache is believed in");
         describe(&engine, Start::At(2.0));
-        wait_until("its cache to be taken for empty", || predicted(&router) == Some(0));
+        await_emptied(&router);
         assert!(predicted(&router) > Some(0), "and it fills again");
     }
 }
@@ -166,7 +174,7 @@ fn a_request_that_is_lost_makes_the_router_ask_whether_it_is_still_the_same() {
     assert!(predicted(&router) > Some(0), "nobody has noticed");
     let refused = call(&router, "POST", "/generate", r#"{"text":"lose"}"#);
     assert_eq!(refused.header("x-router-error-code"), Some("upstream_connection_lost"));
-    wait_until("its cache to be taken for empty", || predicted(&router) == Some(0));
+    await_emptied(&router);
     assert!(predicted(&router) > Some(0), "and it fills again");
 }
 

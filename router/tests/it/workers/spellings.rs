@@ -74,7 +74,7 @@ fn a_url_without_a_scheme_is_completed() {
 
 // smg-project/smg#2521
 #[test]
-fn a_worker_is_named_by_its_id_or_by_its_url() {
+fn case_88_a_worker_is_named_by_its_id_or_by_its_url() {
     let engine = Engine::start();
     let router = router(&[]);
     let (url, address) = (engine.url(), engine.worker.address.clone());
@@ -104,7 +104,7 @@ fn a_worker_is_named_by_its_id_or_by_its_url() {
 
 // smg-project/smg#2521
 #[test]
-fn a_worker_that_is_down_is_managed_like_any_other() {
+fn case_88_a_worker_that_is_down_is_managed_like_any_other() {
     let router = router(&[]);
     let url = dead_url();
     for name in [encoded(&url), url.trim_start_matches("http://").to_owned()] {
