@@ -1,6 +1,7 @@
 //! What one run of one cell gives: the records of its requests, and what was measured beside them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use hdrhistogram::Histogram;
 use protocol::record::RequestRecord;
@@ -40,12 +41,16 @@ pub struct Run {
     pub world: World,
     /// The policy and its options.
     pub policy: PolicyConfig,
+    /// What else the router was told: section and line of its own file.
+    pub settings: Vec<(&'static str, String)>,
     /// The options that were set, and the swept keys.
     pub params: Params,
     /// The seed.
     pub seed: u64,
     /// How many workers the fleet had.
     pub workers: u32,
+    /// The places of the workers that share one kind of work: all of them, or those of each role.
+    pub pools: Vec<Range<u32>>,
     /// Live: how much faster than real time the workers ran; times in the records are wall time multiplied by it.
     pub speed: f64,
     /// One record per request, in order of `seq`.
@@ -64,14 +69,17 @@ const TIMELINE_SAMPLES: usize = 240;
 impl Run {
     /// The run of `cell` with `seed` that left these records and gaps.
     pub(crate) fn of(cell: &Cell, seed: u64, records: Vec<RequestRecord>, itl_ns: Histogram<u64>) -> Self {
-        let workers = cell.scenario.fleet.workers;
+        let fleet = &cell.scenario.fleet;
+        let workers = fleet.workers;
         Self {
             world: cell.world,
             policy: cell.policy.clone(),
+            settings: cell.scenario.routing.settings(fleet.roles.disaggregated()),
             params: cell.params.clone(),
             seed,
             workers,
-            speed: cell.scenario.fleet.speed,
+            pools: fleet.roles.pools(workers),
+            speed: fleet.speed,
             load: LoadTimeline::from_records(&records, workers, TIMELINE_SAMPLES),
             records,
             itl_ns,
@@ -91,17 +99,21 @@ pub struct LoadTimeline {
 
 impl LoadTimeline {
     /// The timeline of `workers` workers in `count` samples, derived from the records: a request is in flight on its
-    /// worker from its send to its last byte.
+    /// worker from its send to its last byte, and where another one computed its prompt, there until its first token.
     #[must_use]
     pub fn from_records(records: &[RequestRecord], workers: u32, count: usize) -> Self {
         let end_ns = records.iter().map(|r| r.last_ns).max().unwrap_or(0);
         let interval_ns = (end_ns / count.max(1) as u64).max(1);
         let mut deltas = vec![vec![0i64; workers as usize]; count + 2];
         for record in records {
-            let Some(worker) = record.worker.filter(|w| *w < workers) else { continue };
             let slot = |ns: u64| (ns.div_ceil(interval_ns) as usize).min(count + 1);
-            deltas[slot(record.sent_ns)][worker as usize] += 1;
-            deltas[slot(record.last_ns)][worker as usize] -= 1;
+            let computed_ns = record.first_ns.unwrap_or(record.last_ns);
+            let stays = [(record.worker, record.last_ns), (record.prefill_worker, computed_ns)];
+            for (worker, until_ns) in stays {
+                let Some(worker) = worker.filter(|w| *w < workers) else { continue };
+                deltas[slot(record.sent_ns)][worker as usize] += 1;
+                deltas[slot(until_ns)][worker as usize] -= 1;
+            }
         }
         let mut level = vec![0i64; workers as usize];
         let mut samples = Vec::with_capacity(count + 1);

@@ -1,6 +1,6 @@
 //! A scenario in a few words, for the head of the report.
 
-use crate::scenario::{Arrival, Fleet, MatchRatio, Popularity, Scenario, SharedPrefix, Workload};
+use crate::scenario::{Arrival, Fleet, MatchRatio, Popularity, Roles, Scenario, SharedPrefix, Workload};
 
 /// Key facts, each with its name. `seeds` is how many the command line asked for.
 #[must_use]
@@ -69,9 +69,19 @@ fn arrival(arrival: Arrival) -> String {
 }
 
 fn fleet(fleet: &Fleet) -> String {
-    let engine = fleet.engine_config();
+    let engine = fleet.engine.config();
+    let Roles { prefill, decode, link } = fleet.roles;
+    let split = match fleet.workers - prefill - decode {
+        _ if prefill == 0 => String::new(),
+        0 => format!(" ({prefill} prefill, {decode} decode, {link})"),
+        regular => format!(" ({prefill} prefill, {decode} decode, {link}; {regular} do both)"),
+    };
+    let ranks = match fleet.ranks.size {
+        1 => String::new(),
+        size => format!(" of {size} ranks"),
+    };
     format!(
-        "{} workers, {}, {} KV tokens each, page {}",
+        "{} workers{ranks}{split}, {}, {} KV tokens each, page {}",
         fleet.workers, fleet.preset, engine.kv_tokens, engine.page_size
     )
 }

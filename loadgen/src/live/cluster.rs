@@ -1,22 +1,27 @@
-//! The cluster of one live cell: one process with all mock workers, one router before them.
+//! The cluster of one live cell: a process with the mock workers, one with the router before them. Where workers that do
+//! everything stand beside prefill and decode workers, they have a process of their own.
 
 use serde::Deserialize;
 
 use super::LiveError;
 use super::child::{Child, ROUTER_ROLE, WORKER_ROLE};
+use super::places::Places;
 use crate::scenario::{Cell, Fleet};
 
-/// A started cluster. Dropping it ends both processes, the router first.
+/// A started cluster. Dropping it ends all processes, the router first.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) router: Child,
     pub(super) router_url: String,
-    workers: Child,
+    pub(super) places: Places,
+    hosts: Vec<Child>,
 }
 
 #[derive(Debug, Deserialize)]
 struct WorkersListening {
     listening: Vec<String>,
+    #[serde(default)]
+    bootstrap_ports: Vec<Option<u16>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -24,26 +29,71 @@ struct RouterListening {
     listening: String,
 }
 
+/// Where the workers of each role listen, each in the order of their places.
+#[derive(Debug, Default)]
+struct Listening {
+    /// With the ports of their bootstrap servers.
+    prefill: Vec<(String, Option<u16>)>,
+    decode: Vec<String>,
+    regular: Vec<String>,
+}
+
 impl Cluster {
     /// Cold workers and a fresh router for `cell`.
     pub(super) fn start(cell: &Cell, seed: u64) -> Result<Self, LiveError> {
-        let (workers, at): (_, WorkersListening) =
-            Child::start(WORKER_ROLE, &worker_args(&cell.scenario.fleet))?;
+        let fleet = &cell.scenario.fleet;
+        let mut hosts = Vec::new();
+        let at = Listening::of(fleet, &mut |args| {
+            let (host, at) = Child::start(WORKER_ROLE, &args)?;
+            hosts.push(host);
+            Ok(at)
+        })?;
         let (router, router_at): (_, RouterListening) =
-            Child::start(ROUTER_ROLE, &router_args(cell, seed, &at.listening))?;
-        Ok(Self { router, router_url: router_at.listening, workers })
+            Child::start(ROUTER_ROLE, &router_args(cell, seed, &at))?;
+        let places = Places::new(at.in_place_order());
+        Ok(Self { router, router_url: router_at.listening, places, hosts })
     }
 
     /// Which child has died, in words.
     pub(super) fn death(&mut self) -> Option<String> {
-        self.router.death().or_else(|| self.workers.death())
+        self.router.death().or_else(|| self.hosts.iter_mut().find_map(Child::death))
     }
 }
 
-fn worker_args(fleet: &Fleet) -> Vec<String> {
-    let engine = &fleet.engine;
+impl Listening {
+    /// Starts the workers of a fleet, each process by its arguments.
+    fn of(
+        fleet: &Fleet,
+        start: &mut dyn FnMut(Vec<String>) -> Result<WorkersListening, LiveError>,
+    ) -> Result<Self, LiveError> {
+        let mut at = Self::default();
+        let split = fleet.roles.prefill + fleet.roles.decode;
+        if split > 0 {
+            let WorkersListening { mut listening, bootstrap_ports } = start(split_args(fleet, split))?;
+            at.decode = listening.split_off(listening.len().min(fleet.roles.prefill as usize));
+            let ports = bootstrap_ports.into_iter().chain(std::iter::repeat(None));
+            at.prefill = listening.into_iter().zip(ports).collect();
+        }
+        if fleet.workers > split {
+            at.regular = start(worker_args(fleet, fleet.workers - split).0)?.listening;
+        }
+        Ok(at)
+    }
+
+    fn prefill_urls(&self) -> impl Iterator<Item = &String> {
+        self.prefill.iter().map(|(url, _)| url)
+    }
+
+    /// Workers in the order of their places in the fleet.
+    fn in_place_order(&self) -> Vec<String> {
+        self.prefill_urls().chain(&self.decode).chain(&self.regular).cloned().collect()
+    }
+}
+
+/// The arguments of a process of `count` workers that do everything.
+fn worker_args(fleet: &Fleet, count: u32) -> Args {
     let mut args = Args::default();
-    args.pair("--workers", fleet.workers)
+    args.pair("--workers", count)
         .pair("--host", "127.0.0.1")
         .pair("--port", 0)
         .pair("--preset", fleet.preset)
@@ -53,14 +103,34 @@ fn worker_args(fleet: &Fleet) -> Vec<String> {
         .flag("--incremental-streaming-output")
         .flag("--enable-cache-report")
         .flag("--exit-with-stdin");
-    args.0.extend(engine.flags());
+    args.0.extend(fleet.engine.flags());
+    if fleet.ranks.size > 1 {
+        args.pair("--dp-size", fleet.ranks.size).pair("--load-balance-method", fleet.ranks.balance_word());
+        if fleet.ranks.attention {
+            args.flag("--enable-dp-attention");
+        }
+    }
+    args
+}
+
+/// The arguments of a process of `count` workers, of which the first prefill and the others decode.
+fn split_args(fleet: &Fleet, count: u32) -> Vec<String> {
+    let handoff = &fleet.engine.config().handoff;
+    let mut args = worker_args(fleet, count);
+    args.pair("--prefill-workers", fleet.roles.prefill)
+        .pair("--disaggregation-bootstrap-port", 0)
+        .pair("--kv-link", fleet.roles.link)
+        .pair("--num-reserved-decode-tokens", handoff.num_reserved_decode_tokens);
+    if handoff.decode_radix_cache {
+        args.flag("--disaggregation-decode-enable-radix-cache");
+    }
     args.0
 }
 
-fn router_args(cell: &Cell, seed: u64, workers: &[String]) -> Vec<String> {
+fn router_args(cell: &Cell, seed: u64, at: &Listening) -> Vec<String> {
+    let routing = &cell.scenario.routing;
     let mut args = Args::default();
-    args.flag("--worker-urls");
-    args.0.extend_from_slice(workers);
+    args.workers(at);
     args.pair("--policy", cell.policy.name())
         .pair("--host", "127.0.0.1")
         .pair("--port", 0)
@@ -75,6 +145,19 @@ fn router_args(cell: &Cell, seed: u64, workers: &[String]) -> Vec<String> {
     for (option, value) in cell.policy.options() {
         args.pair(&format!("--{}", option.key.replace('_', "-")), value.as_argument());
     }
+    if cell.scenario.fleet.roles.disaggregated() {
+        args.pair("--decode-policy", routing.decode_policy.name())
+            .pair("--decode-dispatch-limit", routing.decode_dispatch_limit.unwrap_or(0))
+            .pair("--pd-least-uncached-tokens", routing.least_uncached_tokens);
+        if routing.decode_policy.name() != cell.policy.name() {
+            for (option, value) in routing.decode_policy.overrides() {
+                args.pair(&format!("--{}", option.replace('_', "-")), value.as_argument());
+            }
+        }
+    }
+    if routing.dp_aware {
+        args.flag("--dp-aware");
+    }
     args.0
 }
 
@@ -88,6 +171,26 @@ impl Args {
         self
     }
 
+    /// Who the workers are.
+    fn workers(&mut self, at: &Listening) {
+        if !at.regular.is_empty() {
+            self.flag("--worker-urls");
+            self.0.extend_from_slice(&at.regular);
+        }
+        if at.prefill.is_empty() {
+            return;
+        }
+        self.flag("--pd-disaggregation");
+        for (url, port) in &at.prefill {
+            let port = port.map_or_else(|| "none".to_owned(), |port| port.to_string());
+            self.pair("--prefill", url);
+            self.0.push(port);
+        }
+        for url in &at.decode {
+            self.pair("--decode", url);
+        }
+    }
+
     fn pair(&mut self, flag: &str, value: impl ToString) -> &mut Self {
         self.0.extend([flag.to_owned(), value.to_string()]);
         self
@@ -96,22 +199,62 @@ impl Args {
 
 #[cfg(test)]
 mod tests {
-    use super::router_args;
+    use super::*;
     use crate::run::World;
 
-    #[test]
-    fn the_router_polls_once_per_second_of_the_run_at_any_speed() {
+    fn live_cell(overrides: &[(&str, &str)]) -> Cell {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s.toml");
         let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios/smoke.toml");
         std::fs::copy(shipped, &path).unwrap();
+        let overrides: Vec<_> =
+            overrides.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let scenario = crate::scenario::load(&path, &overrides, None, None, None).unwrap();
+        scenario.cells().into_iter().find(|cell| cell.world == World::Live).unwrap()
+    }
+
+    fn has(args: &[String], wanted: &[&str]) -> bool {
+        args.windows(wanted.len()).any(|window| window == wanted)
+    }
+
+    #[test]
+    fn the_router_polls_once_per_second_of_the_run_at_any_speed() {
         for (speed, interval) in [("1.0", "1"), ("4.0", "0.25")] {
-            let overrides = [("fleet.speed".to_owned(), speed.to_owned())];
-            let scenario = crate::scenario::load(&path, &overrides, None, None, None).unwrap();
-            let cell = scenario.cells().into_iter().find(|cell| cell.world == World::Live).unwrap();
-            let args = router_args(&cell, 1, &[]);
-            let wanted = ["--load-poll-interval-secs", interval];
-            assert!(args.windows(2).any(|pair| pair == wanted), "{args:?}");
+            let args = router_args(&live_cell(&[("fleet.speed", speed)]), 1, &Listening::default());
+            assert!(has(&args, &["--load-poll-interval-secs", interval]), "{args:?}");
         }
+    }
+
+    #[test]
+    fn every_role_is_started_and_named_to_the_router() {
+        let cell = live_cell(&[
+            ("fleet.workers", "5"),
+            ("fleet.prefill", "2"),
+            ("fleet.regular", "1"),
+            ("fleet.dp_size", "4"),
+            ("fleet.kv_link", "25gbe"),
+            ("router.dp_aware", "true"),
+        ]);
+        let mut started = Vec::new();
+        let at = Listening::of(&cell.scenario.fleet, &mut |args| {
+            let split = args.contains(&"--prefill-workers".to_owned());
+            let urls: &[&str] = if split { &["a", "b", "c", "d"] } else { &["e"] };
+            started.push(args);
+            Ok(WorkersListening {
+                listening: urls.iter().map(|url| (*url).to_owned()).collect(),
+                bootstrap_ports: if split { vec![Some(7), Some(8), None, None] } else { vec![] },
+            })
+        })
+        .unwrap();
+        assert!(has(&started[0], &["--workers", "4"]) && has(&started[0], &["--prefill-workers", "2"]));
+        assert!(has(&started[0], &["--kv-link", "25gbe"]) && has(&started[0], &["--dp-size", "4"]));
+        assert!(has(&started[1], &["--workers", "1"]) && !has(&started[1], &["--kv-link"]));
+        assert_eq!(at.in_place_order(), ["a", "b", "c", "d", "e"]);
+        let args = router_args(&cell, 1, &at);
+        let named =
+            ["--worker-urls", "e", "--pd-disaggregation", "--prefill", "a", "7", "--prefill", "b", "8"];
+        assert!(has(&args, &named), "{args:?}");
+        assert!(has(&args, &["--decode", "c", "--decode", "d"]), "{args:?}");
+        assert!(has(&args, &["--dp-aware"]) && has(&args, &["--decode-policy", "power_of_two"]), "{args:?}");
     }
 }

@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::LocalSet;
 
 use super::pacer::Due;
+use super::places::Places;
 use super::request::{self, Answer};
 use super::{LiveError, pacer};
 use crate::workload::{Pacing, Plan, PlannedRequest};
@@ -40,6 +41,7 @@ pub(super) struct Driven {
 /// Sends every request of `plan` to the router at `url`, for as long as the cluster `is_alive`.
 pub(super) fn drive(
     url: &str,
+    places: Places,
     plan: Plan,
     speed: f64,
     is_alive: &mut dyn FnMut() -> bool,
@@ -49,7 +51,7 @@ pub(super) fn drive(
     let target = format!("{url}/generate").parse::<Uri>().map_err(invalid)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(LiveError::Driver)?;
-    let driver = Driver::new(target, plan.requests, speed);
+    let driver = Driver::new(target, places, plan.requests, speed);
     LocalSet::new().block_on(&runtime, async {
         let answers = driver.offer(plan.pacing).map_err(LiveError::Driver)?;
         Ok(driver.collect(answers, is_alive, progress).await)
@@ -84,19 +86,21 @@ impl WallClock {
 struct Driver {
     client: request::HttpClient,
     target: Uri,
+    places: Places,
     requests: Arc<[PlannedRequest]>,
     clock: WallClock,
     timeout: Duration,
 }
 
 impl Driver {
-    fn new(target: Uri, requests: Vec<PlannedRequest>, speed: f64) -> Rc<Self> {
+    fn new(target: Uri, places: Places, requests: Vec<PlannedRequest>, speed: f64) -> Rc<Self> {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         let client =
             Client::builder(TokioExecutor::new()).pool_max_idle_per_host(usize::MAX).build(connector);
         let timeout = REQUEST_TIMEOUT.div_f64(speed.min(1.0));
-        Rc::new(Self { client, target, requests: requests.into(), clock: WallClock::new(speed), timeout })
+        let clock = WallClock::new(speed);
+        Rc::new(Self { client, target, places, requests: requests.into(), clock, timeout })
     }
 
     /// Starts to send; the returned queue holds every answer that can ever come, so that no task waits for the
@@ -144,7 +148,8 @@ impl Driver {
 
     async fn one(&self, mut answer: Answer, seq: usize, body: bytes::Bytes) -> Answer {
         let group = self.requests[seq].group;
-        let exchange = request::exchange(&self.client, &self.target, group, body, self.clock, &mut answer);
+        let context = (self.clock, &self.places);
+        let exchange = request::exchange(&self.client, &self.target, group, body, context, &mut answer);
         let outcome = match tokio::time::timeout(self.timeout, exchange).await {
             Ok(outcome) => outcome,
             Err(_) => Err(format!("no end within {:?}", self.timeout)),

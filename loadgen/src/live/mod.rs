@@ -7,6 +7,7 @@ mod child;
 mod cluster;
 mod drive;
 mod pacer;
+mod places;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -53,13 +54,13 @@ pub fn run(cell: &Cell, seed: u64, progress: &mut dyn FnMut(u64)) -> Result<Live
     let plan = workload::plan(&cell.scenario, seed);
     let mut cluster = cluster::Cluster::start(cell, seed)?;
     let cpu_before_us = cluster.router.cpu_us();
-    let url = cluster.router_url.clone();
+    let (url, places) = (cluster.router_url.clone(), std::mem::take(&mut cluster.places));
     let mut death = None;
     let mut is_alive = || {
         death = death.take().or_else(|| cluster.death());
         death.is_none()
     };
-    let driven = drive::drive(&url, plan, cell.scenario.fleet.speed, &mut is_alive, progress)?;
+    let driven = drive::drive(&url, places, plan, cell.scenario.fleet.speed, &mut is_alive, progress)?;
     is_alive();
     let cpu_us = cluster.router.cpu_us().zip(cpu_before_us).map(|(after, before)| after - before);
     let requests = driven.records.len().max(1) as f64;

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::drive::WallClock;
+use super::places::Places;
 use crate::workload::PlannedRequest;
 
 pub(super) type HttpClient = Client<HttpConnector, Full<Bytes>>;
@@ -63,10 +64,14 @@ impl Answer {
         Self { record, gaps_ns: Vec::new(), last_frame_ns: 0 }
     }
 
-    fn read_decision(&mut self, headers: &HeaderMap) {
+    /// Of two legs, that which computes the prompt is what the cell's policy chose.
+    fn read_decision(&mut self, headers: &HeaderMap, places: &Places) {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        self.record.worker = text("x-router-worker").and_then(|v| v.parse().ok());
-        self.record.reason = text("x-router-reason").unwrap_or_default().to_owned();
+        let place = |name: &str| places.of(text(name)?);
+        self.record.worker = place("x-router-worker-url");
+        self.record.prefill_worker = place("x-router-prefill-worker-url");
+        let reason = text("x-router-prefill-reason").or(text("x-router-reason"));
+        self.record.reason = reason.unwrap_or_default().to_owned();
         self.record.predicted_cached_tokens = text("x-router-predicted-tokens").and_then(|v| v.parse().ok());
     }
 
@@ -124,7 +129,7 @@ pub(super) async fn exchange(
     target: &Uri,
     group: Option<u32>,
     body: Bytes,
-    clock: WallClock,
+    (clock, places): (WallClock, &Places),
     answer: &mut Answer,
 ) -> Result<(), String> {
     let mut request = Request::post(target.clone()).header(header::CONTENT_TYPE, "application/json");
@@ -134,7 +139,7 @@ pub(super) async fn exchange(
     let request = request.body(Full::new(body)).map_err(|e| e.to_string())?;
     let response = client.request(request).await.map_err(|e| with_causes(&e))?;
     answer.record.status = response.status().as_u16();
-    answer.read_decision(response.headers());
+    answer.read_decision(response.headers(), places);
     if !response.status().is_success() {
         let body = response.into_body().collect().await.map_err(|e| with_causes(&e))?.to_bytes();
         let start = String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned();

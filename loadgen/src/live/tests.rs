@@ -6,7 +6,13 @@ use std::net::TcpListener;
 use protocol::record::RequestRecord;
 
 use super::drive::drive;
+use super::places::Places;
 use crate::workload::{Pacing, Plan, PlannedRequest, Segment};
+
+/// Four workers.
+fn places() -> Places {
+    Places::new((0..4).map(|worker| format!("http://worker-{worker}")).collect())
+}
 
 /// A server that answers every connection's one request with `answer` and closes.
 fn server(answer: &'static str) -> String {
@@ -37,12 +43,12 @@ fn plan(requests: u64, pacing: Pacing) -> Plan {
 
 fn records(answer: &'static str) -> Vec<RequestRecord> {
     let url = server(answer);
-    drive(&url, plan(3, Pacing::Open), 1.0, &mut || true, &mut |_| {}).unwrap().records
+    drive(&url, places(), plan(3, Pacing::Open), 1.0, &mut || true, &mut |_| {}).unwrap().records
 }
 
 fn stream(frames: &str) -> String {
     format!(
-        "HTTP/1.1 200 OK\r\nx-router-worker: 3\r\nx-router-reason: turn\r\nconnection: close\r\n\r\n{frames}"
+        "HTTP/1.1 200 OK\r\nx-router-worker-url: http://worker-3\r\nx-router-reason: turn\r\nconnection: close\r\n\r\n{frames}"
     )
 }
 
@@ -99,7 +105,7 @@ fn nobody_at_the_other_end_is_a_failure_of_each_request() {
         format!("http://{}", listener.local_addr().unwrap())
     };
     for pacing in [Pacing::Open, Pacing::Closed { concurrency: 2 }] {
-        let driven = drive(&nobody, plan(3, pacing), 1.0, &mut || true, &mut |_| {}).unwrap();
+        let driven = drive(&nobody, places(), plan(3, pacing), 1.0, &mut || true, &mut |_| {}).unwrap();
         assert_eq!(driven.records.iter().map(|r| r.seq).collect::<Vec<_>>(), [0, 1, 2]);
         assert!(driven.records.iter().all(|r| r.status == 0 && r.error.contains("refused")), "{driven:?}");
     }
@@ -115,7 +121,7 @@ fn a_dead_cluster_ends_the_run_long_before_its_schedule() {
         looks += 1;
         looks < 3
     };
-    let driven = drive(&url, plan, 1.0, &mut is_alive, &mut |_| {}).unwrap();
+    let driven = drive(&url, places(), plan, 1.0, &mut is_alive, &mut |_| {}).unwrap();
     assert_eq!(driven.records[0].status, 503);
     assert!(driven.records[1].error.contains("given up"), "{:?}", driven.records[1]);
 }
@@ -126,7 +132,7 @@ fn speed_scales_the_schedule_and_the_figures_alike() {
     let mut plan = plan(2, Pacing::Open);
     // 20 s of the run, 0.2 s of wall time.
     plan.requests[1].at_ns = 20_000_000_000;
-    let driven = drive(&url, plan, 100.0, &mut || true, &mut |_| {}).unwrap();
+    let driven = drive(&url, places(), plan, 100.0, &mut || true, &mut |_| {}).unwrap();
     let record = &driven.records[1];
     assert_eq!(record.intended_ns, 20_000_000_000);
     assert!(record.sent_ns >= record.intended_ns, "never before it is due: {record:?}");

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::format::figure;
 use super::metric::Metric;
 use super::summary::RunSummary;
-use super::variant::{Variant, comparable, label, plain, variants, worlds};
+use super::variant::{Variant, agree, label, plain, variants, worlds};
 use crate::run::{Params, World};
 
 /// How the measured figure must compare with the value.
@@ -103,6 +103,8 @@ pub struct Assertion {
     value: f64,
     versus: Option<String>,
     params: Params,
+    versus_params: Params,
+    versus_mode: Option<World>,
 }
 
 impl Assertion {
@@ -125,13 +127,45 @@ impl Assertion {
             return Err(AssertionError::Value { given: value });
         }
         let (policy, versus) = (policy.to_owned(), versus.map(str::to_owned));
-        Ok(Self { metric, policy, mode, op: op.parse()?, value, versus, params: Params::new() })
+        let (params, versus_params) = (Params::new(), Params::new());
+        let op = op.parse()?;
+        Ok(Self { metric, policy, mode, op, value, versus, params, versus_params, versus_mode: None })
     }
 
     /// The same claim about those variants only that have these values.
     #[must_use]
     pub fn where_params(self, params: Params) -> Self {
         Self { params, ..self }
+    }
+
+    /// The same claim, compared with the variant that has these values where it differs from the one that is judged.
+    #[must_use]
+    pub fn versus_params(self, versus_params: Params) -> Self {
+        Self { versus_params, ..self }
+    }
+
+    /// The same claim, compared with a run in that world: of the same policy, unless it names another one.
+    #[must_use]
+    pub fn versus_mode(self, mode: World) -> Self {
+        let versus = self.versus.or_else(|| Some(self.policy.clone()));
+        Self { versus, versus_mode: Some(mode), ..self }
+    }
+
+    /// Whether `other` is what it compares `variant` with.
+    fn compares(&self, variant: &Variant<'_>, other: &Variant<'_>) -> bool {
+        if other.world != self.versus_mode.unwrap_or(variant.world) {
+            return false;
+        }
+        if self.versus_params.is_empty() {
+            return agree(other, variant);
+        }
+        let mut wanted = variant.params.clone();
+        wanted.extend(self.versus_params.clone());
+        let has_same = |(key, value): (&String, &Value)| match other.params.get(key) {
+            Some(has) => equal(has, value),
+            None => !self.versus_params.contains_key(key),
+        };
+        wanted.iter().all(has_same)
     }
 
     /// Whether it is about this variant.
@@ -146,8 +180,7 @@ impl Assertion {
 
     /// What it is about, in words.
     fn subject(&self) -> String {
-        let words = self.params.iter().map(|(name, value)| format!(" {name}={}", plain(Some(value))));
-        format!("{}{}", self.policy, words.collect::<String>())
+        format!("{}{}", self.policy, words(&self.params))
     }
 
     /// The policy it is about.
@@ -170,7 +203,11 @@ impl Assertion {
         };
         let unit = if self.versus.is_some() { "×" } else { self.metric.unit };
         let name = match &self.versus {
-            Some(other) => format!("{} relative to {other}", self.metric.name),
+            Some(other) => {
+                let mode = self.versus_mode.map_or(String::new(), |mode| format!(" ({})", mode.label()));
+                let other = format!("{other}{}{mode}", words(&self.versus_params));
+                format!("{} relative to {other}", self.metric.name)
+            }
             None => self.metric.name.to_owned(),
         };
         let place = world.map_or(String::new(), |w| format!(" ({})", w.label()));
@@ -184,6 +221,11 @@ impl Assertion {
         };
         AssertOutcome { verdict, claim, finding, measured }
     }
+}
+
+/// Parameters as words.
+fn words(params: &Params) -> String {
+    params.iter().map(|(name, value)| format!(" {name}={}", plain(Some(value)))).collect()
 }
 
 /// Whether two values are the same; numbers are, however they were written.
@@ -251,7 +293,8 @@ pub fn evaluate(assertions: &[Assertion], summaries: &[RunSummary]) -> Vec<Asser
 
 fn check(assertion: &Assertion, variants: &[Variant<'_>]) -> Vec<AssertOutcome> {
     let nothing = |measured| vec![assertion.outcome(assertion.policy.clone(), assertion.mode, measured)];
-    if assertion.mode.is_some_and(|mode| !variants.is_empty() && !worlds(variants).contains(&mode)) {
+    let has_not_run = |mode: &World| !variants.is_empty() && !worlds(variants).contains(mode);
+    if assertion.mode.iter().chain(&assertion.versus_mode).any(has_not_run) {
         return nothing(Measured::WorldNotRun);
     }
     let mine: Vec<&Variant<'_>> = variants.iter().filter(|v| assertion.covers(v)).collect();
@@ -272,7 +315,7 @@ fn check_variant(
         return vec![outcome(Measured::Missing(format!("{name} was not measured")))];
     };
     let Some(versus) = &assertion.versus else { return vec![outcome(Measured::Figure(median))] };
-    let others = variants.iter().filter(|v| v.policy == versus && comparable(v, variant));
+    let others = variants.iter().filter(|v| v.policy == versus && assertion.compares(variant, v));
     let ratios: Vec<AssertOutcome> = others
         .map(|other| match other.median(name) {
             Some(base) if base != 0.0 => outcome(Measured::Figure(median / base)),
@@ -305,6 +348,73 @@ mod tests {
 
     fn verdicts(assertion: Assertion, summaries: &[RunSummary]) -> Vec<Verdict> {
         evaluate(&[assertion], summaries).into_iter().map(|o| o.verdict).collect()
+    }
+
+    #[test]
+    fn a_claim_may_compare_cells_of_other_parameters() {
+        let swept = |policy: &str, aware: bool, cached| {
+            let mut summary = summary(policy, cached, 1);
+            summary.params.insert("router.dp_aware".into(), json!(aware));
+            summary
+        };
+        let summaries = [
+            swept("round_robin", false, 20),
+            swept("round_robin", true, 60),
+            swept("cache_aware", false, 30),
+            swept("cache_aware", true, 80),
+        ];
+        let params = |aware: bool| Params::from([("router.dp_aware".to_owned(), json!(aware))]);
+        let versus = |wanted: Option<bool>| {
+            let claim = claim("cache_aware", ">=", 4.0, Some("round_robin")).where_params(params(true));
+            let claim = claim.versus_params(wanted.map(params).unwrap_or_default());
+            evaluate(&[claim], &summaries)
+        };
+        assert_eq!(versus(Some(false)).len(), 1);
+        assert_eq!(versus(Some(false))[0].verdict, Verdict::Held, "80 against 20");
+        assert!(versus(Some(false))[0].claim.contains("relative to round_robin router.dp_aware=false"));
+        assert_eq!(versus(None)[0].verdict, Verdict::Failed, "80 against 60");
+        let itself = claim("cache_aware", ">", 2.0, Some("cache_aware"));
+        let itself = itself.where_params(params(true)).versus_params(params(false));
+        assert_eq!(evaluate(&[itself], &summaries)[0].verdict, Verdict::Held, "80 against 30");
+    }
+
+    #[test]
+    fn a_claim_may_compare_the_two_worlds_of_one_cell() {
+        let of = |world, policy: &str, threshold: f64, cached| {
+            let mut summary = summary(policy, cached, 1);
+            summary.mode = world;
+            summary.params.insert("cache_threshold".into(), json!(threshold));
+            summary
+        };
+        let (live, in_virtual) = (World::Live, World::Virtual);
+        let summaries = [
+            of(in_virtual, "cache_aware", 0.3, 50),
+            of(in_virtual, "cache_aware", 0.5, 10),
+            of(in_virtual, "round_robin", 0.3, 20),
+            of(live, "cache_aware", 0.3, 48),
+            of(live, "cache_aware", 0.5, 20),
+            of(live, "round_robin", 0.3, 96),
+        ];
+        let claim = |op: &str, value: f64, versus: Option<&str>, threshold: f64| {
+            let claim = Assertion::new("hit_rate", "cache_aware", Some(live), op, value, versus).unwrap();
+            let params = Params::from([("cache_threshold".to_owned(), json!(threshold))]);
+            claim.versus_mode(in_virtual).where_params(params)
+        };
+        let outcomes = evaluate(&[claim("<=", 0.95, None, 0.3)], &summaries);
+        assert_eq!(outcomes.len(), 1, "each cell is compared with itself: {outcomes:?}");
+        assert_eq!((outcomes[0].verdict, outcomes[0].measured), (Verdict::Failed, Some(0.96)));
+        assert_eq!(
+            outcomes[0].to_string(),
+            "cache_aware cache_threshold=0.3 (live): hit_rate relative to cache_aware (virtual) at most 0.95×; \
+             measured 0.96×"
+        );
+        assert_eq!(verdicts(claim("==", 2.0, None, 0.5), &summaries), [Verdict::Held]);
+        assert_eq!(verdicts(claim("==", 2.4, Some("round_robin"), 0.3), &summaries), [Verdict::Held]);
+        for one_world in [&summaries[..3], &summaries[3..]] {
+            assert_eq!(verdicts(claim(">=", 0.95, None, 0.3), one_world), [Verdict::NotChecked]);
+        }
+        let without = [summaries[2].clone(), summaries[3].clone()];
+        assert_eq!(verdicts(claim(">=", 0.95, None, 0.3), &without), [Verdict::Failed], "no such cell");
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub(super) fn record(seq: u64) -> Draft {
         first_ns: Some(0),
         last_ns: 0,
         worker: None,
+        prefill_worker: None,
         reason: "hit".into(),
         prompt_tokens: 1,
         cached_tokens: 0,
@@ -49,6 +50,10 @@ impl Draft {
     }
     pub(super) fn worker(mut self, worker: u32) -> Self {
         self.0.worker = Some(worker);
+        self
+    }
+    pub(super) fn prefill_worker(mut self, worker: u32) -> Self {
+        self.0.prefill_worker = Some(worker);
         self
     }
     pub(super) fn reason(mut self, reason: &str) -> Self {
@@ -88,9 +93,11 @@ pub(super) fn run(policy: &str, records: Vec<RequestRecord>) -> Run {
     Run {
         world: World::Virtual,
         policy: PolicyConfig::new(policy).unwrap(),
+        settings: Vec::new(),
         params: Params::new(),
         seed: 1,
         workers: 2,
+        pools: std::iter::once(0..2).collect(),
         speed: 1.0,
         load: LoadTimeline::from_records(&records, 2, 60),
         records,

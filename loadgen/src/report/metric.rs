@@ -229,7 +229,7 @@ const OUTCOMES: &[Metric] = &[
         "×",
         Lower,
         |s| s.imbalance.and_then(real),
-        "Busiest worker over the mean of all workers, in prompt + output tokens of successful requests; 1.0 is perfect.",
+        "Busiest worker over the mean of all workers, in prompt + output tokens of successful requests; 1.0 is perfect. Where prefill and decode are apart: over the mean of its role, in prompt or in output tokens, of the role that is worse.",
     ),
     row(
         "router_cpu_us_per_request",

@@ -12,7 +12,7 @@ use super::metric::METRICS;
 use super::summary::RunSummary;
 use crate::run::Run;
 
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 20] = [
     "run",
     "mode",
     "policy",
@@ -32,6 +32,7 @@ const COLUMNS: [&str; 19] = [
     "output_tokens",
     "status",
     "error",
+    "prefill_worker",
 ];
 
 /// One row per request. `run` counts from 0 in the order of `summary.json`.
@@ -54,7 +55,7 @@ pub(super) fn write_requests(to: impl Write, runs: &[Run]) -> Result<(), Error> 
     Ok(())
 }
 
-fn row(record: &RequestRecord) -> [String; 14] {
+fn row(record: &RequestRecord) -> [String; 15] {
     [
         record.seq.to_string(),
         optional(record.group),
@@ -70,6 +71,7 @@ fn row(record: &RequestRecord) -> [String; 14] {
         record.output_tokens.to_string(),
         record.status.to_string(),
         record.error.clone(),
+        optional(record.prefill_worker),
     ]
 }
 
@@ -121,15 +123,18 @@ mod tests {
         let full = record(0).group(3).sent_ms(1, 2).first_ms(5).last_ms(9).worker(1).reason("hit");
         let mut only = run(
             "cache_aware",
-            vec![full.tokens(10, 4, 2).predicted(3).build(), failed(1, 7, 8, 503, "no, \"worker\"")],
+            vec![
+                full.tokens(10, 4, 2).predicted(3).prefill_worker(0).build(),
+                failed(1, 7, 8, 503, "no, \"worker\""),
+            ],
         );
         only.params.insert("cache_threshold".into(), json!(0.3));
         only.records[0].last_ns += 1_500;
         let text = text(|to| write_requests(to, std::slice::from_ref(&only)).unwrap());
         let expected = "run,mode,policy,params,seed,seq,group,intended_us,sent_us,first_us,last_us,worker,reason,\
-            prompt_tokens,cached_tokens,predicted_cached_tokens,output_tokens,status,error\n\
-            0,virtual,cache_aware,\"{\"\"cache_threshold\"\":0.3}\",1,0,3,1000,2000,5000,9002,1,hit,10,4,3,2,200,\n\
-            0,virtual,cache_aware,\"{\"\"cache_threshold\"\":0.3}\",1,1,,7000,7000,,8000,,,0,0,,0,503,\"no, \"\"worker\"\"\"\n";
+            prompt_tokens,cached_tokens,predicted_cached_tokens,output_tokens,status,error,prefill_worker\n\
+            0,virtual,cache_aware,\"{\"\"cache_threshold\"\":0.3}\",1,0,3,1000,2000,5000,9002,1,hit,10,4,3,2,200,,0\n\
+            0,virtual,cache_aware,\"{\"\"cache_threshold\"\":0.3}\",1,1,,7000,7000,,8000,,,0,0,,0,503,\"no, \"\"worker\"\"\",\n";
         assert_eq!(text, expected);
     }
 

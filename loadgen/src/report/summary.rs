@@ -4,6 +4,8 @@
 //! over all of them, so that a policy cannot look good by failing. What was never measured is `null`, never 0 and
 //! never NaN: a latency of no requests is unknown, a hit rate of no tokens is 0.
 
+use std::ops::Range;
+
 use hdrhistogram::Histogram;
 use protocol::record::RequestRecord;
 use serde::Serialize;
@@ -92,7 +94,7 @@ impl RunSummary {
             itl_ms: Quantiles::of_histogram(&run.itl_ns),
             e2e_ms: Quantiles::of(good.iter().map(|r| r.last_ns.saturating_sub(r.intended_ns) as f64)),
             slo_attainment: slo.map(|slo| attainment(records, slo)),
-            imbalance: imbalance(&good, run.workers),
+            imbalance: imbalance(&good, run),
             router_cpu_us_per_request: run.router_cpu_us_per_request,
             send_lag_ms: Quantiles::of(good.iter().map(|r| r.sent_ns.saturating_sub(r.intended_ns) as f64)),
             service_ttft_ms: Quantiles::of(good.iter().filter_map(|r| service_ttft_ns(r))),
@@ -172,19 +174,27 @@ fn attainment(records: &[RequestRecord], slo: Slo) -> f64 {
     ratio(records.iter().filter(met).count() as f64, records.len() as f64)
 }
 
-/// Busiest worker over the mean of all workers, idle ones too, in prompt + output tokens.
-fn imbalance(good: &[&RequestRecord], workers: u32) -> Option<f64> {
-    let mut tokens = vec![0u64; workers as usize];
-    for record in good {
-        let Some(worker) = record.worker.map(|w| w as usize) else { continue };
+/// Busiest worker over the mean of the workers of its role, idle ones too, in the tokens that it has worked on: prompt
+/// and output, or only one of them where another worker did the rest. Of several roles the most uneven one.
+fn imbalance(good: &[&RequestRecord], run: &Run) -> Option<f64> {
+    let mut tokens = vec![0u64; run.workers as usize];
+    let mut add = |worker: Option<u32>, count: u64| {
+        let Some(worker) = worker.map(|w| w as usize) else { return };
         if worker >= tokens.len() {
             tokens.resize(worker + 1, 0);
         }
-        tokens[worker] += record.prompt_tokens + record.output_tokens;
+        tokens[worker] += count;
+    };
+    for record in good {
+        add(record.prefill_worker.or(record.worker), record.prompt_tokens);
+        add(record.worker, record.output_tokens);
     }
-    let total: u64 = tokens.iter().sum();
-    let max = tokens.iter().max().copied().filter(|max| *max > 0)?;
-    Some(max as f64 * tokens.len() as f64 / total as f64)
+    let unevenness = |pool: &Range<u32>| {
+        let pool = &tokens[pool.start as usize..pool.end as usize];
+        let max = pool.iter().max().copied().filter(|max| *max > 0)?;
+        Some(max as f64 * pool.len() as f64 / pool.iter().sum::<u64>() as f64)
+    };
+    run.pools.iter().filter_map(unevenness).reduce(f64::max)
 }
 
 #[cfg(test)]
@@ -212,6 +222,7 @@ mod tests {
             ],
         );
         run.workers = 3;
+        run.pools = std::iter::once(0..3).collect();
         run.seed = 7;
         run.params = Params::from([("cache_threshold".into(), json!(0.3))]);
         run.itl_ns = gaps(&[10 * MS, 20 * MS]);
@@ -322,10 +333,24 @@ mod tests {
     }
 
     #[test]
+    fn workers_are_compared_with_those_of_their_role() {
+        // Prefill workers 0 and 1 have 200 and 100 prompt tokens, decode workers 2 and 3 have 9 and 1 output tokens.
+        let request = |seq, prefill, worker, prompt, output| {
+            record(seq).prefill_worker(prefill).worker(worker).tokens(prompt, 0, output).build()
+        };
+        let mut run = run("round_robin", vec![request(0, 0, 2, 200, 9), request(1, 1, 3, 100, 1)]);
+        (run.workers, run.pools) = (4, vec![0..2, 2..4]);
+        assert_eq!(RunSummary::of(&run, None).imbalance, Some(9.0 / 5.0), "decode is the more uneven one");
+        run.records[0].output_tokens = 1;
+        assert_eq!(RunSummary::of(&run, None).imbalance, Some(200.0 / 150.0));
+    }
+
+    #[test]
     fn a_perfectly_spread_run_has_imbalance_one() {
         let records = (0..4).map(|i| record(i).worker(i as u32).tokens(10, 0, 5).build()).collect();
         let mut run = run("round_robin", records);
         run.workers = 4;
+        run.pools = std::iter::once(0..4).collect();
         assert_eq!(RunSummary::of(&run, None).imbalance, Some(1.0));
         assert_eq!(RunSummary::of(&run, None).slo_attainment, None);
     }

@@ -89,14 +89,18 @@ pub(super) fn varying<'a>(variants: &'a [Variant<'_>], world: World, policy: &st
     keys.into_iter().filter(differs).collect()
 }
 
-/// Whether two variants differ in nothing that both of them set.
+/// Whether two variants of one world differ in nothing that both of them set.
 pub(super) fn comparable(a: &Variant<'_>, b: &Variant<'_>) -> bool {
-    a.world == b.world
-        && a.params.iter().all(|(key, value)| b.params.get(key).is_none_or(|other| other == value))
+    a.world == b.world && agree(a, b)
+}
+
+/// Whether two variants differ in no parameter that both of them set.
+pub(super) fn agree(a: &Variant<'_>, b: &Variant<'_>) -> bool {
+    a.params.iter().all(|(key, value)| b.params.get(key).is_none_or(|other| other == value))
 }
 
 /// The tables of a scenario that decide what work a run is given, and to whom.
-const WORK_TABLES: [&str; 3] = ["workload.", "arrival.", "fleet."];
+const WORK_TABLES: [&str; 4] = ["workload.", "arrival.", "fleet.", "faults."];
 
 /// Whether a parameter changes the work, and not the policy that routes it.
 fn is_work(key: &str) -> bool {

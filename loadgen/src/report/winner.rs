@@ -107,7 +107,21 @@ impl Sheet<'_, '_> {
             let remark = remark.replace(|c: char| c.is_control(), " ");
             let _ = writeln!(out, "{}", format!("{lead}{remark}").trim_end());
         }
-        out + "\n" + &router::cli::policy_section(self.policy(self.place))
+        out + "\n" + &router::cli::policy_section(self.policy(self.place)) + &self.settings()
+    }
+
+    /// What else the router was told; the section of the policy comes first, as it is open.
+    fn settings(&self) -> String {
+        let settings = &self.experiment.runs()[self.variants[self.place].typical_run()].settings;
+        let (mut out, mut open) = (String::new(), "policy");
+        for (section, line) in settings {
+            if *section != open {
+                let _ = writeln!(out, "\n[{section}]");
+                open = section;
+            }
+            let _ = writeln!(out, "{line}");
+        }
+        out
     }
 
     fn introduction(&self) -> Vec<String> {

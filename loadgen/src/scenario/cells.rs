@@ -14,8 +14,8 @@ use crate::run::{Params, World};
 
 /// Most cells of one scenario.
 const MOST_CELLS: usize = 10_000;
-/// The tables whose keys can be swept.
-const SWEPT_TABLES: [&str; 4] = ["workload", "arrival", "fleet", "router.options"];
+/// The tables whose keys can be swept; besides them, [`router::SWEPT`].
+const SWEPT_TABLES: [&str; 5] = ["workload", "arrival", "fleet", "router.options", "faults"];
 
 /// What is run once per seed: one policy with one set of parameters in one world.
 #[derive(Debug, Clone)]
@@ -171,10 +171,13 @@ fn axis(path: String, node: &Node) -> Result<Axis, ScenarioError> {
         ScenarioError::at(&node.origin, problem, remedy).key(format!("sweep.\"{path}\""))
     };
     let of_table = |table: &str| path.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'));
-    if !SWEPT_TABLES.into_iter().any(of_table) {
+    if !SWEPT_TABLES.into_iter().any(of_table) && !router::SWEPT.contains(&path.as_str()) {
         let head = path.split('.').next().unwrap_or_default();
         let remedy = match SWEPT_TABLES.contains(&path.as_str()) {
             true => format!("it is a table: name one of its keys, {path}.KEY"),
+            false if head == "router" => {
+                suggest(&path, router::SWEPT.iter().copied().chain(["router.options"]))
+            }
             false => suggest(head, SWEPT_TABLES),
         };
         return Err(error(format!("\"{path}\" cannot be swept"), &remedy));

@@ -5,6 +5,7 @@ use simworker_core::preset::Preset;
 use simworker_core::{ConfigError, EngineConfig, Schedule};
 
 use super::error::{ScenarioError, suggest};
+use super::roles;
 use super::section::{Field, Section};
 
 /// Queue orders that SGLang has and the emulation has not.
@@ -86,6 +87,7 @@ impl EngineSettings {
             eviction,
             overlap: flag("overlap", default.overlap)?,
             share_chunks_first: flag("share_chunks_first", default.share_chunks_first)?,
+            handoff: roles::handoff(section, &default.handoff)?,
             ..default
         };
         config.validate().map_err(|error| blame(section, &error))?;
@@ -116,16 +118,19 @@ fn chunk(field: Field<'_>) -> Result<Option<u32>, ScenarioError> {
 }
 
 /// What the engine refuses, blamed on the key that it is about.
-fn blame(section: &Section<'_>, error: &ConfigError) -> ScenarioError {
+pub(super) fn blame(section: &Section<'_>, error: &ConfigError) -> ScenarioError {
     let key = match error {
         ConfigError::NoPage => "page",
         ConfigError::TooLittleKv { .. } => "kv_tokens",
         ConfigError::ContextTooShort { .. } => "context",
         ConfigError::ChunkBelowPage { .. } => "chunked_prefill",
         ConfigError::NoPrefill => "max_prefill_tokens",
-        ConfigError::NothingRuns => "max_running",
-        // Not a key of scenarios: the engine's default is a good one.
-        ConfigError::Conservativeness(_) => "preset",
+        ConfigError::NothingRuns | ConfigError::TooFewToShare { .. } => "max_running",
+        ConfigError::NoRank => "dp_size",
+        // Not keys of scenarios: the engine's defaults are good ones.
+        ConfigError::Conservativeness(_) | ConfigError::Bandwidth(_) | ConfigError::BytesPerToken(_) => {
+            "preset"
+        }
     };
     section.error(key, error.to_string(), "")
 }

@@ -1,11 +1,13 @@
 //! `[fleet]`: the workers, and what is between them and the router.
 
-use simworker_core::EngineConfig;
 use simworker_core::preset::{self, Preset};
+use simworker_core::{EngineConfig, EngineRole};
 
 use super::document::Node;
-use super::engine::EngineSettings;
+use super::engine::{self, EngineSettings};
 use super::error::{ScenarioError, suggest};
+use super::ranks::Ranks;
+use super::roles::Roles;
 use super::section::{Field, Section};
 
 /// Most workers of one fleet.
@@ -16,6 +18,8 @@ const DEFAULT_PRESET: &str = "a100-80g-llama3-8b";
 /// The keys of `[fleet]`.
 pub(super) const KEYS: &[&str] = &[
     "workers",
+    "prefill",
+    "regular",
     "preset",
     "kv_tokens",
     "page",
@@ -31,6 +35,12 @@ pub(super) const KEYS: &[&str] = &[
     "speed",
     "network",
     "request_overhead",
+    "kv_link",
+    "decode_radix_cache",
+    "reserved_decode_tokens",
+    "dp_size",
+    "dp_attention",
+    "load_balance",
 ];
 
 /// The workers.
@@ -38,6 +48,10 @@ pub(super) const KEYS: &[&str] = &[
 pub struct Fleet {
     /// How many there are.
     pub workers: u32,
+    /// Which of them prefill, which decode, and which do both.
+    pub roles: Roles,
+    /// The ranks of each.
+    pub ranks: Ranks,
     /// The name of the model and hardware that each emulates.
     pub preset: &'static str,
     /// The engine inside each.
@@ -53,10 +67,15 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// The configuration of each engine.
+    /// The configuration of each engine of a role.
     #[must_use]
-    pub fn engine_config(&self) -> EngineConfig {
-        self.engine.config().clone()
+    pub fn engine_config(&self, role: EngineRole) -> EngineConfig {
+        EngineConfig { role, ..self.engine.config().clone() }
+    }
+
+    /// The role of every worker, in the order of their places.
+    pub fn worker_roles(&self) -> impl Iterator<Item = EngineRole> {
+        (0..self.workers).map(|worker| self.roles.of(worker))
     }
 }
 
@@ -66,15 +85,26 @@ pub(super) fn read(node: &Node) -> Result<Fleet, ScenarioError> {
     let preset = preset_of(&section)?;
     let time =
         |key: &str, default_ns| section.get(key).map_or(Ok(default_ns), |field| field.short_duration_ns());
-    Ok(Fleet {
-        workers: section.need("workers")?.whole(1..=MOST_WORKERS)?,
+    let workers = section.need("workers")?.whole(1..=MOST_WORKERS)?;
+    let roles = Roles::read(&section, workers)?;
+    let fleet = Fleet {
+        workers,
+        ranks: Ranks::read(&section, roles.decode == workers - roles.prefill)?,
+        roles,
         preset: preset.name,
         engine: EngineSettings::read(&section, preset)?,
         stream_interval: section.get("stream_interval").map_or(Ok(1), |field| stream_interval(&field))?,
         speed: section.get("speed").map_or(Ok(1.0), |field| speed(&field))?,
         network_ns: time("network", 200_000)?,
         request_overhead_ns: time("request_overhead", 3_000_000)?,
-    })
+    };
+    // Ranks that step together share some of the bounds, which may then be too small.
+    if fleet.ranks.attention {
+        let role = fleet.roles.of(0);
+        simworker_core::Ranks::new(fleet.engine_config(role), fleet.ranks.of(role))
+            .map_err(|error| engine::blame(&section, &error))?;
+    }
+    Ok(fleet)
 }
 
 /// Tokens per SSE frame.

@@ -77,7 +77,7 @@ fn the_good_scenario_is_good() {
 }
 
 /// A line of the good scenario, what it becomes, the line and the key that are blamed, and what the message must say.
-type Mistake = (&'static str, &'static str, usize, &'static str, &'static str);
+pub(super) type Mistake = (&'static str, &'static str, usize, &'static str, &'static str);
 
 const MISTAKES: &[Mistake] = &[
     ("schema = 1", "schema = 2", 1, "schema", "schema = 1"),
@@ -325,6 +325,21 @@ const MISTAKES: &[Mistake] = &[
     ("value = 0.8", "value = \"high\"", 38, "assert.value", "must be a number"),
     ("value = 0.8", "# nothing", 34, "assert.value", "is missing"),
     ("value = 0.8", "value = 0.8\nversus = \"rr\"", 39, "assert.versus", "not a policy"),
+    ("value = 0.8", "value = 0.8\nversus_mode = \"both\"", 39, "assert.versus_mode", "virtual"),
+    (
+        "value = 0.8",
+        "value = 0.8\nversus_mode = \"virtual\"",
+        39,
+        "assert.versus_mode",
+        "add mode = \"live\"",
+    ),
+    (
+        "value = 0.8",
+        "value = 0.8\nmode = \"live\"\nversus_mode = \"live\"",
+        40,
+        "assert.versus_mode",
+        "add mode = \"virtual\"",
+    ),
     (
         "value = 0.8",
         "value = 0.8\nparams = { fleet.page = 1 }",
@@ -337,7 +352,12 @@ const MISTAKES: &[Mistake] = &[
 
 #[test]
 fn mistakes_name_line_key_and_way_out() {
-    for &(from, to, line, key, says) in MISTAKES {
+    all_are_told(MISTAKES);
+}
+
+/// Every mistake is found, blamed on its line and key, and its message says what it must.
+pub(super) fn all_are_told(mistakes: &[Mistake]) {
+    for &(from, to, line, key, says) in mistakes {
         let error = load_text(&changed(from, to), &[]).expect_err(to).to_string();
         assert!(error.contains(&format!("s.toml:{line}: key `{key}`: ")), "{to:?}: {error}");
         assert!(error.contains(says), "{to:?}: {error}");
@@ -416,6 +436,11 @@ fn asserts_that_nothing_can_measure_are_refused() {
         load_text(&claim("predicted_hit_rate", "versus = \"round_robin\""), &[]).unwrap_err().to_string();
     assert!(error.contains("key `assert.versus`: \"round_robin\" predicts no hits"), "{error}");
     assert!(load_text(&claim("predicted_hit_rate", ""), &[]).is_ok());
+
+    let between = "mode = \"live\"\nversus_mode = \"virtual\"";
+    assert!(load_text(&claim("hit_rate", between), &[]).is_ok());
+    let error = load_text(&claim("router_cpu_us_per_request", between), &[]).unwrap_err().to_string();
+    assert!(error.contains("is not measured in virtual time"), "{error}");
 
     assert!(load_text(&claim("router_cpu_us_per_request", "mode = \"live\""), &[]).is_ok());
     assert!(load_text(&claim("router_cpu_us_per_request", ""), &[("mode", "live")]).is_ok());

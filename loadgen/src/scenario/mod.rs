@@ -10,17 +10,22 @@ mod cells;
 mod document;
 mod engine;
 mod error;
+mod faults;
 mod fleet;
 mod horizon;
 pub(crate) mod input;
 mod overrides;
 mod policies;
+mod ranks;
 mod resolve;
+mod roles;
 mod router;
 mod section;
 mod slo;
 mod workload;
 
+#[cfg(test)]
+mod apart;
 #[cfg(test)]
 mod flags;
 #[cfg(test)]
@@ -38,8 +43,12 @@ pub use arrival::Arrival;
 pub use cells::Cell;
 pub use engine::EngineSettings;
 pub use error::ScenarioError;
+pub use faults::{Faults, Outage};
 pub use fleet::Fleet;
+pub use ranks::Ranks;
 pub use resolve::Mode;
+pub use roles::Roles;
+pub use router::Routing;
 pub use workload::{Jitter, MatchRatio, Order, Popularity, SharedPrefix, TraceReplay, Workload};
 
 use crate::report::{Assertion, Slo};
@@ -70,6 +79,10 @@ pub struct Scenario {
     pub fleet: Fleet,
     /// The policies that run.
     pub policies: Vec<String>,
+    /// What else the router is told.
+    pub routing: Routing,
+    /// What goes wrong.
+    pub faults: Faults,
     /// What counts as good.
     pub slo: Option<Slo>,
     /// What must hold.

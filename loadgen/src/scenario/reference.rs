@@ -1,7 +1,7 @@
 //! The list of all keys in `scenarios/README.md` is complete and tells the defaults as they are.
 
 use super::testing::load_text;
-use super::{arrival, fleet, resolve, router, slo, workload, *};
+use super::{arrival, faults, fleet, resolve, router, slo, workload, *};
 use crate::run::Params;
 
 /// The block of TOML that lists every key.
@@ -68,7 +68,8 @@ fn every_key_is_listed() {
         ("[workload]", kinds(workload::KINDS)),
         ("[arrival]", kinds(arrival::KINDS)),
         ("[fleet]", fleet::KEYS.to_vec()),
-        ("[router]", vec![router::KEYS[0]]),
+        ("[router]", router::KEYS.iter().copied().filter(|key| *key != "options").collect()),
+        ("[faults]", faults::KEYS.to_vec()),
         ("[live]", router::LIVE.to_vec()),
         ("[slo]", slo::KEYS.to_vec()),
         ("[[assert]]", slo::ASSERT_KEYS.to_vec()),
@@ -118,6 +119,8 @@ fn every_default_is_the_default() {
     assert_eq!(least.workload, full.workload);
     assert_eq!(least.arrival, full.arrival);
     assert_eq!(least.fleet, full.fleet);
+    assert_eq!(least.routing, full.routing);
+    assert_eq!((&least.faults, full.faults.any()), (&full.faults, false));
     assert_eq!(least.description, full.description);
     assert_eq!((least.seed, least.repeats, least.mode), (full.seed, full.repeats, full.mode));
     assert!(least.slo.is_none() && least.asserts.is_empty());

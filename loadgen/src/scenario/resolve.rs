@@ -8,7 +8,7 @@ use super::document::{Document, Value};
 use super::error::ScenarioError;
 use super::section::{Field, Section};
 use super::slo::{self, Judged};
-use super::{Scenario, arrival, fleet, horizon, router, workload};
+use super::{Scenario, arrival, faults::Faults, fleet, horizon, router, workload};
 use crate::run::World;
 use crate::workload::trace::{self, Trace, TraceError};
 
@@ -27,6 +27,7 @@ pub(super) const KEYS: &[&str] = &[
     "arrival",
     "fleet",
     "router",
+    "faults",
     "live",
     "sweep",
     "slo",
@@ -90,7 +91,7 @@ impl<'a> Resolver<'a> {
         schema(&root.need("schema")?)?;
         let name = name(&root.need("name")?)?;
         let policies_field = root.need("router")?;
-        let policies = router::read(policies_field.node)?;
+        let (policies, routing) = router::read(policies_field.node)?;
         if let Some(live) = root.get("live") {
             router::read_live(live.node)?;
         }
@@ -102,6 +103,7 @@ impl<'a> Resolver<'a> {
         let measured = slo::Measured { slo: root.get("slo").is_some(), mode };
         let asserts =
             root.get("assert").map_or(Ok(Vec::new()), |field| slo::read_asserts(&field, judged, measured))?;
+        let faults = root.get("faults").map_or(Ok(Faults::default()), |field| faults(&field, mode))?;
         let workload = workload::read(root.need("workload")?.node, self)?;
         let scenario = Scenario {
             path: self.path.to_owned(),
@@ -116,11 +118,16 @@ impl<'a> Resolver<'a> {
             workload,
             fleet: fleet::read(root.need("fleet")?.node)?,
             policies,
+            routing,
+            faults,
             slo: root.get("slo").map(|field| slo::read(field.node)).transpose()?,
             asserts,
             overrides: Vec::new(),
             cells: Vec::new(),
         };
+        if scenario.routing.dp_aware {
+            scenario.fleet.ranks.check_aware(&root.need("fleet")?)?;
+        }
         horizon::check(document, &scenario)?;
         Ok(scenario)
     }
@@ -154,6 +161,15 @@ impl<'a> Resolver<'a> {
         self.grids_ns.insert(path.to_owned(), grid_ns);
         Ok(grid_ns)
     }
+}
+
+/// What goes wrong, which is played in virtual time only.
+fn faults(field: &Field<'_>, mode: Mode) -> Result<Faults, ScenarioError> {
+    let faults = Faults::read(field.node)?;
+    if faults.any() && mode.worlds().contains(&World::Live) {
+        return Err(field.error("these faults happen in virtual time only", "use mode = \"virtual\""));
+    }
+    Ok(faults)
 }
 
 fn schema(field: &Field<'_>) -> Result<(), ScenarioError> {

@@ -27,9 +27,18 @@ fn every_shipped_scenario_loads_under_its_own_name() {
             names.insert(scenario.name);
         }
     }
-    for name in
-        ["hot_prefix", "mooncake", "multi_prefix", "multi_prefix_blog_fit", "smoke", "threshold_sweep"]
-    {
+    for name in [
+        "dp_aware",
+        "hot_prefix",
+        "mooncake",
+        "multi_prefix",
+        "multi_prefix_blog_fit",
+        "pd",
+        "pd_faults",
+        "pd_vs_regular",
+        "smoke",
+        "threshold_sweep",
+    ] {
         assert!(names.contains(name), "{name}");
     }
 }
@@ -66,4 +75,21 @@ fn the_sweep_holds_the_published_walk_through_and_the_defaults() {
     for wanted in [[0.5, 32.0, 1.1, 10_000.0], [0.3, 64.0, 1.5, 67_108_864.0]] {
         assert_eq!(cells.iter().filter(|cell| params(cell) == wanted).count(), 1, "{wanted:?}");
     }
+}
+
+#[test]
+fn disaggregated_scenarios_have_the_fleets_that_they_tell_of() {
+    let pd = shipped("pd.toml");
+    assert_eq!((pd.fleet.roles.prefill, pd.fleet.roles.decode, pd.mode), (4, 4, Mode::Both));
+    let faults = shipped("pd_faults.toml");
+    assert!(faults.faults.any() && faults.mode == Mode::Virtual);
+    let both_ways = shipped("pd_vs_regular.toml").cells();
+    let fleets = |cells: &[Cell]| -> Vec<(u32, u32)> {
+        cells.iter().map(|cell| (cell.scenario.fleet.workers, cell.scenario.fleet.roles.prefill)).collect()
+    };
+    assert_eq!(fleets(&both_ways), [(8, 0), (8, 4)].repeat(3), "the same hardware under three loads");
+    let ranks = shipped("dp_aware.toml");
+    assert_eq!((ranks.fleet.workers, ranks.fleet.ranks.size), (2, 4));
+    let Workload::SharedPrefix(workload) = &ranks.workload else { panic!() };
+    assert_eq!((workload.groups, workload.prompts_per_group), (64, 16));
 }

@@ -11,7 +11,8 @@ use crate::run::{Params, World};
 /// The keys of `[slo]`.
 pub(super) const KEYS: &[&str] = &["ttft", "tpot"];
 /// The keys of `[[assert]]`.
-pub(super) const ASSERT_KEYS: &[&str] = &["metric", "policy", "mode", "op", "value", "versus", "params"];
+pub(super) const ASSERT_KEYS: &[&str] =
+    &["metric", "policy", "mode", "op", "value", "versus", "params", "versus_params", "versus_mode"];
 
 /// Reads `[slo]`.
 pub(super) fn read(node: &Node) -> Result<Slo, ScenarioError> {
@@ -53,10 +54,11 @@ impl Measured {
         self,
         metric: &Field<'_>,
         policies: [Option<&Field<'_>>; 2],
-        mode: Option<World>,
+        [mode, versus_mode]: [Option<World>; 2],
     ) -> Result<(), ScenarioError> {
         let name = metric.text()?;
         let in_virtual = match mode {
+            _ if versus_mode == Some(World::Virtual) => true,
             None => self.mode.worlds().contains(&World::Virtual),
             Some(world) => world == World::Virtual,
         };
@@ -95,7 +97,16 @@ fn assertion(
         field.choice(&[("virtual", Some(World::Virtual)), ("live", Some(World::Live)), ("both", None)])
     });
     let mode = mode.transpose()?.flatten();
-    let params = section.get("params").map_or(Ok(Params::new()), |field| params(&field))?;
+    let versus_mode = versus_mode(&section, mode)?;
+    let values = |key: &str| section.get(key).map_or(Ok(Params::new()), |field| params(&field));
+    let (params, versus_params) = (values("params")?, values("versus_params")?);
+    if versus.is_none() && versus_mode.is_none() && !versus_params.is_empty() {
+        return Err(section.error(
+            "versus_params",
+            "there is nothing to compare with",
+            "add versus = \"POLICY\"",
+        ));
+    }
     let assertion = Assertion::new(
         metric.text()?,
         &policies::known_name(&policy)?,
@@ -104,7 +115,11 @@ fn assertion(
         value.number(-1e18..=1e18)?,
         versus.as_ref().map(policies::known_name).transpose()?.as_deref(),
     )
-    .map(|assertion| assertion.where_params(params))
+    .map(|assertion| assertion.where_params(params).versus_params(versus_params))
+    .map(|assertion| match versus_mode {
+        Some(mode) => assertion.versus_mode(mode),
+        None => assertion,
+    })
     .map_err(|error| match error {
         AssertionError::Metric { given } => metric.error(
             format!("\"{given}\" is not a metric"),
@@ -119,8 +134,23 @@ fn assertion(
     for field in [Some(&policy), versus.as_ref()].into_iter().flatten() {
         all_run &= runs(field, judged)?;
     }
-    measured.check(&metric, [Some(&policy), versus.as_ref()], mode)?;
+    measured.check(&metric, [Some(&policy), versus.as_ref()], [mode, versus_mode])?;
     Ok(all_run.then_some(assertion))
+}
+
+/// The world that an assertion about `mode` compares with, if it is the other one.
+fn versus_mode(section: &Section<'_>, mode: Option<World>) -> Result<Option<World>, ScenarioError> {
+    let Some(field) = section.get("versus_mode") else { return Ok(None) };
+    let versus = field.choice(&[("virtual", World::Virtual), ("live", World::Live)])?;
+    let other = match versus {
+        World::Virtual => World::Live,
+        World::Live => World::Virtual,
+    };
+    if mode == Some(other) {
+        return Ok(Some(versus));
+    }
+    let problem = format!("compares a figure of mode \"{}\"", other.label());
+    Err(field.error(problem, format!("add mode = \"{}\" to the assert", other.label())))
 }
 
 /// The values of parameters that a cell must have.

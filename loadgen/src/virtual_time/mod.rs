@@ -5,7 +5,13 @@
 //! HTTP itself. A hop has one fixed latency, and the hop between client and router has none.
 
 mod clock;
+mod dice;
+mod dispatch;
+mod host;
 mod monitor;
+mod outage;
+mod shell;
+mod wire;
 mod world;
 
 use crate::run::Run;
@@ -21,6 +27,9 @@ pub enum VirtualError {
     /// The router refused its policy.
     #[error("[router]: {0}")]
     Policy(#[from] router_core::PolicyError),
+    /// A policy does not fit the workers that it was given to.
+    #[error("[router]: {0}")]
+    Unfit(#[from] router_core::Unfit),
 }
 
 /// Runs `cell` with `seed`, calling `progress` with the number of finished requests now and then.
@@ -33,3 +42,10 @@ pub fn run(cell: &Cell, seed: u64, progress: &mut dyn FnMut(u64)) -> Result<Run,
     world.run(progress);
     Ok(world.finish(cell, seed))
 }
+
+#[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
+mod pair_tests;
+#[cfg(test)]
+mod testing;

@@ -3,7 +3,9 @@
 
 use router_core::{Assignment, LoadReport};
 
-use super::world::{Event, World, worker_id};
+use simworker_core::EngineRole;
+
+use super::world::{Event, World};
 
 /// How often the shell tells the core how far a stream has come, at most.
 const PROGRESS_INTERVAL_NS: u64 = 100_000_000;
@@ -17,38 +19,41 @@ impl World {
         }
     }
 
-    /// Asks every worker for its load; the question takes one hop.
+    /// Asks every worker for its load; the question takes one hop. One question per worker, however many ranks it has.
     pub(super) fn poll(&mut self, now_ns: u64) {
-        for worker in 0..self.engines.len() {
-            self.clock.in_background(now_ns + self.hop_ns, Event::Sample { worker, asked_ns: now_ns });
+        for host in 0..self.hosts.len() {
+            self.clock.in_background(now_ns + self.hop_ns, Event::Sample { host, asked_ns: now_ns });
         }
         let interval_ns = self.router.config().load_poll_interval_ns;
         self.clock.in_background(now_ns + interval_ns, Event::Poll);
     }
 
-    /// A worker answers; so does the way back.
-    pub(super) fn sample(&mut self, now_ns: u64, worker: usize, asked_ns: u64) {
-        self.bring_up_to(now_ns, worker);
-        let loads = self.engines[worker].loads();
-        let report = LoadReport {
-            total_tokens: loads.total_tokens,
-            running: loads.running,
-            waiting: loads.waiting,
-            token_usage: loads.token_usage,
-        };
-        self.clock.in_background(now_ns + self.hop_ns, Event::Report { worker, asked_ns, report });
+    /// A worker answers, if it is there; so does the way back.
+    pub(super) fn sample(&mut self, now_ns: u64, host: usize, asked_ns: u64) {
+        if !self.hosts[host].up {
+            return;
+        }
+        self.bring_up_to(now_ns, host);
+        let asked = self.addresses.of_host(host);
+        let reports = asked.map(|(_, rank)| self.hosts[host].load(rank)).collect();
+        self.clock.in_background(now_ns + self.hop_ns, Event::Report { host, asked_ns, reports });
     }
 
-    pub(super) fn report(&mut self, now_ns: u64, worker: usize, asked_ns: u64, report: LoadReport) {
-        self.router.report_loads(asked_ns, now_ns, worker_id(worker), Some(report));
+    pub(super) fn report(&mut self, now_ns: u64, host: usize, asked_ns: u64, reports: &[LoadReport]) {
+        for ((worker, _), report) in self.addresses.of_host(host).zip(reports) {
+            self.router.report_loads(asked_ns, now_ns, worker, Some(*report));
+        }
     }
 
     /// Tells the router how far every stream has come.
     pub(super) fn progress(&mut self, now_ns: u64) {
-        for worker in 0..self.engines.len() {
-            self.bring_up_to(now_ns, worker);
-            for (id, output_tokens) in self.engines[worker].running() {
-                if let Some(Assignment { lease, .. }) = self.bookings[id.0 as usize] {
+        for host in 0..self.hosts.len() {
+            self.bring_up_to(now_ns, host);
+            if self.hosts[host].role == EngineRole::Prefill || !self.hosts[host].up {
+                continue;
+            }
+            for (id, output_tokens) in self.hosts[host].ranks.running() {
+                if let Some(Assignment { lease, .. }) = self.answering(id) {
                     self.router.progress(now_ns, lease, u64::from(output_tokens));
                 }
             }

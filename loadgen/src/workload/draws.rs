@@ -7,22 +7,25 @@ use rand_pcg::Pcg64;
 
 /// What draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Component {
+pub(crate) enum Component {
     Order = 1,
     Popularity = 2,
     MatchRatio = 3,
     Arrivals = 4,
     Jitter = 5,
+    Rooms = 6,
+    Mishaps = 7,
+    Retries = 8,
 }
 
 /// The generator of `component` in a run with `seed`.
-pub(super) fn stream(seed: u64, component: Component) -> Pcg64 {
+pub(crate) fn stream(seed: u64, component: Component) -> Pcg64 {
     let salt = mix(seed ^ mix(component as u64));
     Pcg64::new(u128::from(salt) << 64 | u128::from(mix(salt)), component as u128)
 }
 
 /// Evenly in [0, 1).
-pub(super) fn unit(draws: &mut Pcg64) -> f64 {
+pub(crate) fn unit(draws: &mut Pcg64) -> f64 {
     (draws.random::<u64>() >> 11) as f64 / (1u64 << 53) as f64
 }
 

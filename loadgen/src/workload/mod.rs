@@ -6,7 +6,7 @@
 //! blocks.
 
 mod arrivals;
-mod draws;
+pub(crate) mod draws;
 mod replay;
 mod shared_prefix;
 pub mod trace;

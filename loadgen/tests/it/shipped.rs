@@ -6,7 +6,17 @@ use crate::program::{Bench, shipped};
 
 #[test]
 fn the_asserts_of_every_scenario_hold_in_virtual_time() {
-    for name in ["multi_prefix", "multi_prefix_blog_fit", "hot_prefix", "threshold_sweep", "mooncake"] {
+    for name in [
+        "multi_prefix",
+        "multi_prefix_blog_fit",
+        "hot_prefix",
+        "threshold_sweep",
+        "mooncake",
+        "pd",
+        "pd_vs_regular",
+        "dp_aware",
+        "pd_faults",
+    ] {
         let bench = Bench::new();
         let scenario = shipped(&format!("{name}.toml"));
         let ended = bench.run(&[&scenario, "--mode", "virtual", "--seeds", "5"]);

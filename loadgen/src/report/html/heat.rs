@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use minijinja::Value;
+use protocol::record::RequestRecord;
 use serde::Serialize;
 
 use super::super::format::trimmed;
@@ -69,7 +70,8 @@ pub(super) fn map(view: &View<'_>, variant: &Variant<'_>) -> Option<Map> {
 
 impl Grid {
     fn of(run: &Run) -> Option<Self> {
-        let placed = || run.records.iter().filter_map(|r| Some((r.group? as usize, r.worker? as usize)));
+        let placed =
+            || run.records.iter().filter_map(|r| Some((r.group? as usize, computed_by(r)? as usize)));
         let groups = placed().map(|(group, _)| group + 1).max()?;
         let workers = placed().map(|(_, worker)| worker + 1).max()?.max(run.workers as usize);
         let (columns, rows) = (groups.min(MAX_COLUMNS), workers.min(MAX_ROWS));
@@ -103,10 +105,15 @@ impl Grid {
     }
 }
 
+/// The worker that has computed the prompt, and caches it.
+fn computed_by(record: &RequestRecord) -> Option<u32> {
+    record.prefill_worker.or(record.worker)
+}
+
 /// Mean over groups of the share their busiest worker got.
 fn busiest_share(run: &Run) -> f64 {
     let mut groups: BTreeMap<u32, BTreeMap<u32, u64>> = BTreeMap::new();
-    for (group, worker) in run.records.iter().filter_map(|r| Some((r.group?, r.worker?))) {
+    for (group, worker) in run.records.iter().filter_map(|r| Some((r.group?, computed_by(r)?))) {
         *groups.entry(group).or_default().entry(worker).or_insert(0) += 1;
     }
     let share = |workers: &BTreeMap<u32, u64>| {
@@ -142,5 +149,13 @@ mod tests {
         let grid = Grid::of(&placed(&many)).unwrap();
         assert_eq!((grid.columns, grid.groups, grid.cells.values().sum::<u64>()), (MAX_COLUMNS, 1000, 1000));
         assert!(Grid::of(&run("random", vec![record(0).worker(0).build()])).is_none());
+    }
+
+    #[test]
+    fn a_group_is_where_its_prompts_are_computed() {
+        let request = |i: u64| record(i).group(0).worker(2 + i as u32 % 2).prefill_worker(1).build();
+        let run = run("random", (0..4).map(request).collect());
+        assert_eq!(busiest_share(&run), 1.0, "whoever answers");
+        assert_eq!(Grid::of(&run).unwrap().cells.keys().map(|(_, row)| *row).collect::<Vec<_>>(), [1]);
     }
 }

@@ -13,11 +13,14 @@ use crate::run::World;
 /// What is shown of each setting: title and metric.
 type Shown = (&'static str, &'static str);
 
-const SHOWN: [Shown; 5] = [
+const SHOWN: [Shown; 8] = [
     ("Hit rate, %", "hit_rate"),
     ("Input, tok/s", "input_tok_s"),
     ("TTFT p50, ms", "ttft_ms.p50"),
     ("TTFT p99, ms", "ttft_ms.p99"),
+    ("TPOT p50, ms", "tpot_ms.p50"),
+    ("ITL p99, ms", "itl_ms.p99"),
+    ("SLO met, %", "slo_attainment"),
     ("Imbalance", "imbalance"),
 ];
 
@@ -58,6 +61,8 @@ struct Row {
 struct Shade {
     text: String,
     level: usize,
+    /// The best of its row, where a row is one amount of work.
+    wins: bool,
 }
 
 pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
@@ -92,11 +97,16 @@ fn matrix(mine: &[&Variant<'_>], shown: &Shown, down: &str, across: &str) -> Opt
         Some(mine.iter().find(here)?.spread(metric)?.median)
     };
     let span = Span::of(mine.iter().filter_map(|v| Some(v.spread(metric)?.median)), metric);
-    let row = |heading: &String| Row {
-        headings: vec![heading.clone()],
-        best: false,
-        default: false,
-        cells: columns.iter().map(|column| span.shade(figure(heading, column), metric)).collect(),
+    if span.is_empty() {
+        return None;
+    }
+    let row = |heading: &String| {
+        let figures: Vec<Option<f64>> = columns.iter().map(|column| figure(heading, column)).collect();
+        let mut cells: Vec<Shade> = figures.iter().map(|figure| span.shade(*figure, metric)).collect();
+        if is_demand(down) {
+            mark_winner(&mut cells, &figures, metric);
+        }
+        Row { headings: vec![heading.clone()], best: false, default: false, cells }
     };
     Some(Table {
         title: shown.0.to_owned(),
@@ -112,7 +122,7 @@ fn list(view: &View<'_>, mine: &[&Variant<'_>], keys: &[&str]) -> Table {
         .filter_map(|shown| {
             let metric = Metric::named(shown.1)?;
             let span = Span::of(mine.iter().filter_map(|v| Some(v.spread(metric)?.median)), metric);
-            Some((shown, metric, span))
+            (!span.is_empty()).then_some((shown, metric, span))
         })
         .collect();
     let row = |variant: &&Variant<'_>| Row {
@@ -129,6 +139,25 @@ fn list(view: &View<'_>, mine: &[&Variant<'_>], keys: &[&str]) -> Table {
         corner: keys.iter().map(|key| short(key).to_owned()).collect(),
         columns: metrics.iter().map(|(shown, ..)| shown.0.to_owned()).collect(),
         rows: mine.iter().map(row).collect(),
+    }
+}
+
+/// Whether a key says what is asked of the cluster, and not what the cluster is: figures of one value of it compare.
+fn is_demand(key: &str) -> bool {
+    ["workload.", "arrival.", "faults."].iter().any(|table| key.starts_with(table))
+}
+
+/// Marks the best of a row, unless all of it reads the same.
+fn mark_winner(cells: &mut [Shade], figures: &[Option<f64>], metric: &Metric) {
+    let known = figures.iter().flatten().copied();
+    let best = match metric.better {
+        Better::Higher => known.reduce(f64::max),
+        Better::Lower => known.reduce(f64::min),
+        Better::Neither => None,
+    };
+    let Some(best) = best.map(|best| metric.cell(best)) else { return };
+    if cells.iter().any(|cell| cell.text != best) {
+        cells.iter_mut().filter(|cell| cell.text == best).for_each(|cell| cell.wins = true);
     }
 }
 
@@ -158,10 +187,15 @@ impl Span {
         Self { worst, best }
     }
 
+    /// Whether nothing was measured.
+    fn is_empty(&self) -> bool {
+        !(self.worst.is_finite() && self.best.is_finite())
+    }
+
     fn shade(&self, figure: Option<f64>, metric: &Metric) -> Shade {
-        let Some(figure) = figure else { return Shade { text: "–".to_owned(), level: 0 } };
+        let Some(figure) = figure else { return Shade { text: "–".to_owned(), level: 0, wins: false } };
         let share = (figure - self.worst) / (self.best - self.worst);
         let level = if share.is_finite() { (share * 8.0).round().clamp(0.0, 8.0) as usize } else { 0 };
-        Shade { text: metric.cell(figure), level }
+        Shade { text: metric.cell(figure), level, wins: false }
     }
 }

@@ -64,9 +64,11 @@ fn made_up(habit: Habit, world: World, seed: u64, requests: u64, params: Params)
     Run {
         world,
         policy: PolicyConfig::new(habit.policy).unwrap(),
+        settings: Vec::new(),
         params,
         seed,
         workers: WORKERS as u32,
+        pools: std::iter::once(0..WORKERS as u32).collect(),
         speed: 1.0,
         load: LoadTimeline::from_records(&records, WORKERS as u32, 240),
         records,
@@ -279,6 +281,32 @@ fn a_sweep_of_one_policy_is_compared_with_its_middle_and_listed_by_column() {
         page.split("<section id=\"policies\">").nth(1).unwrap().split("</section>").next().unwrap();
     assert_eq!(policies.matches("<th scope=\"row\"").count(), 4, "the few best");
     assert!(policies.contains("Of 9 settings"));
+}
+
+#[test]
+fn where_only_load_and_fleet_are_swept_the_best_of_each_load_is_framed() {
+    let mut runs = Vec::new();
+    for rate in [10, 90] {
+        for prefill in [0, 4] {
+            // Four prefill workers are slower under the light load, and faster under the heavy one.
+            let slow = if (rate == 90) == (prefill == 4) { 4 } else { 16 };
+            let params = Params::from([
+                ("arrival.rate".to_owned(), json!(rate)),
+                ("fleet.prefill".to_owned(), json!(prefill)),
+            ]);
+            runs.push(made_up(Habit { slow, ..HABITS[4] }, World::Virtual, 1, 256, params));
+        }
+    }
+    let page = render(&Experiment::new(About::default(), runs, None, &[], Value::Null)).unwrap();
+    assert!(page.contains("4 settings, no two with the same work and fleet"), "nothing is best overall");
+    let ttft = page.split("TTFT p50, ms</figcaption>").nth(1).unwrap().split("</table>").next().unwrap();
+    let rows: Vec<Vec<bool>> = ttft
+        .split("<tr")
+        .skip(2)
+        .map(|row| row.split("<td").skip(1).map(|cell| cell.contains("wins")).collect())
+        .collect();
+    assert_eq!(rows, [[true, false], [false, true]], "{ttft}");
+    assert!(!page.contains("SLO met, %</figcaption>"), "there are no objectives");
 }
 
 #[test]

@@ -97,6 +97,13 @@ fn claim(outcome: &AssertOutcome) -> Claim<'_> {
 /// Which policy is best in a world, and by how much; once for every amount of work, as far as they can be read.
 fn findings(view: &View<'_>, world: World) -> Vec<Finding> {
     let contests = contests(&view.variants, world);
+    if contests.len() > 1 && contests.iter().all(|contest| contest.len() == 1) {
+        let text = format!(
+            "{} settings, no two with the same work and fleet: see the swept settings.",
+            contests.len()
+        );
+        return vec![Finding { world: world.label(), policy: String::new(), text }];
+    }
     contests.into_iter().take(MOST_FINDINGS).map(|contest| finding(view, &contest)).collect()
 }
 

@@ -130,3 +130,20 @@ fn no_choice_no_success_and_void_runs_have_no_winner() {
     let files: Vec<String> = of(both).into_iter().map(|winner| winner.file).collect();
     assert_eq!(files, ["winner-virtual.toml"]);
 }
+
+#[test]
+fn what_else_the_router_was_told_is_in_the_file() {
+    let mut told = one("random", 50, 500);
+    told.settings = vec![
+        ("policy", "decode_policy = \"random\"".to_owned()),
+        ("fleet", "dp_aware = true".to_owned()),
+        ("disaggregation", "decode_dispatch_limit = 3".to_owned()),
+        ("disaggregation", "pd_least_uncached_tokens = 4".to_owned()),
+    ];
+    let text = only(vec![told, one("round_robin", 50, 1000)]).text;
+    let read: toml::Table = text.parse().unwrap();
+    assert_eq!(read["policy"]["decode_policy"].as_str(), Some("random"), "{text}");
+    assert_eq!(read["fleet"]["dp_aware"].as_bool(), Some(true), "{text}");
+    assert_eq!(read["disaggregation"]["decode_dispatch_limit"].as_integer(), Some(3), "{text}");
+    assert_eq!(read["disaggregation"]["pd_least_uncached_tokens"].as_integer(), Some(4), "{text}");
+}

@@ -1,0 +1,98 @@
+//! The engines of the fleet, each behind its front end, and the names by which the router knows them.
+
+use std::collections::BTreeSet;
+
+use router_core::ids::WorkerId;
+use router_core::{LoadReport, Role};
+use simworker_core::Ranks;
+use simworker_core::{ConfigError, EngineRole, RequestId};
+
+use crate::scenario::Fleet;
+
+/// One worker: the engines of its ranks, and what its front end knows.
+pub(super) struct Host {
+    pub(super) role: EngineRole,
+    pub(super) ranks: Ranks,
+    /// The earliest wake-up already on the heap.
+    pub(super) wake_ns: Option<u64>,
+    /// Whether it is there at all.
+    pub(super) up: bool,
+    /// The legs that it has taken and not ended.
+    pub(super) inside: BTreeSet<RequestId>,
+}
+
+impl Host {
+    /// A cold worker.
+    pub(super) fn new(fleet: &Fleet, role: EngineRole) -> Result<Self, ConfigError> {
+        let ranks = Ranks::new(fleet.engine_config(role), fleet.ranks.of(role))?;
+        Ok(Self { role, ranks, wake_ns: None, up: true, inside: BTreeSet::new() })
+    }
+
+    /// Its load: of one rank, or of all of them as the router adds them up.
+    pub(super) fn load(&self, rank: Option<u32>) -> LoadReport {
+        let ranks = rank.map_or(0..self.ranks.size(), |rank| rank..rank + 1);
+        let count = f64::from(ranks.end - ranks.start);
+        let mut sum = LoadReport { total_tokens: 0, running: 0, waiting: 0, token_usage: 0.0 };
+        for loads in ranks.map(|rank| self.ranks.loads(rank)) {
+            sum.total_tokens += loads.total_tokens;
+            sum.running += loads.running;
+            sum.waiting += loads.waiting;
+            sum.token_usage += loads.token_usage;
+        }
+        LoadReport { token_usage: sum.token_usage / count, ..sum }
+    }
+}
+
+/// The role of a worker as the router calls it.
+pub(super) fn role_at_router(role: EngineRole) -> Role {
+    match role {
+        EngineRole::Whole => Role::Regular,
+        EngineRole::Prefill => Role::Prefill,
+        EngineRole::Decode => Role::Decode,
+    }
+}
+
+/// Which worker of the router's is which host, and which rank of it. Workers are added to a new router in the order of
+/// their places, so ids are places, or, where every rank is a worker, places and ranks counted through.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Addresses {
+    hosts: u32,
+    /// How many ranks of each host are workers; `None` where the host is one as a whole.
+    ranks: Option<u32>,
+}
+
+impl Addresses {
+    /// Every rank is a worker if `by_rank`.
+    pub(super) fn new(fleet: &Fleet, by_rank: bool) -> Self {
+        let ranks = Some(fleet.ranks.size).filter(|size| by_rank && *size > 1);
+        Self { hosts: fleet.workers, ranks }
+    }
+
+    /// Host and rank of every worker, in the order of ids.
+    pub(super) fn all(self) -> impl Iterator<Item = (usize, Option<u32>)> {
+        (0..self.hosts as usize).flat_map(move |host| self.of_host(host).map(move |(_, rank)| (host, rank)))
+    }
+
+    /// Workers and ranks of a host.
+    pub(super) fn of_host(self, host: usize) -> impl Iterator<Item = (WorkerId, Option<u32>)> {
+        let per_host = self.ranks.unwrap_or(1);
+        let id = move |rank| WorkerId(host as u32 * per_host + rank);
+        (0..per_host).map(move |rank| (id(rank), self.ranks.map(|_| rank)))
+    }
+
+    /// The host of a worker.
+    pub(super) fn host(self, worker: WorkerId) -> usize {
+        (worker.0 / self.ranks.unwrap_or(1)) as usize
+    }
+
+    /// The rank that a worker is; `None` where it is a host as a whole.
+    pub(super) fn rank(self, worker: WorkerId) -> Option<u32> {
+        self.ranks.map(|size| worker.0 % size)
+    }
+
+    /// The worker's URL.
+    pub(super) fn url(host: usize, rank: Option<u32>) -> String {
+        let rank = rank.map_or(String::new(), |rank| format!("@{rank}"));
+        format!("http://worker-{host}{rank}")
+    }
+}
