@@ -5,7 +5,8 @@
   python3 scripts/performance/compare.py [--peers DIR] [--only cost,latency] [--json FILE]
 
 Sections: cost (CPU per request), pacing (are streams held back), latency (added to small requests), memory (idle, and
-time to the first answer), readers (memory while clients do not read); and by name only, soak (a million prompts). Linux, two CPUs, wrk; everything on loopback.
+time to the first answer), readers (memory while clients do not read); and by name only, fleet (workers that come and
+go), pairs (prefill and decode) and soak (a million prompts). Linux, two CPUs, wrk; everything on loopback.
 --peers names a folder with a Python environment for each released peer: DIR/sglang-router, DIR/smg, DIR/vllm-router.
 Exit codes: 0 all judged targets are met, 1 one is missed, 2 it could not be measured.
 """
@@ -24,6 +25,7 @@ sys.dont_write_bytecode = True
 import cost  # noqa: E402
 import fleet  # noqa: E402
 import memory  # noqa: E402
+import pairs  # noqa: E402
 import report  # noqa: E402
 import soak  # noqa: E402
 import subjects  # noqa: E402
@@ -38,9 +40,10 @@ SECTIONS = {
     "memory": (f"memory: {memory.STARTS} starts", memory.idle),
     "readers": (f"readers: {memory.READERS} clients that never read a stream of 1 GB", memory.slow_readers),
     "fleet": ("fleet: workers that come and go, ours alone", fleet.section),
+    "pairs": ("pairs: prefill and decode workers, ours alone", pairs.section),
     "soak": (f"soak: {soak.PROMPTS:,} different prompts of {soak.LENGTH} characters", soak.section),
 }
-BY_DEFAULT = [name for name in SECTIONS if name not in ("fleet", "soak")]
+BY_DEFAULT = [name for name in SECTIONS if name not in ("fleet", "pairs", "soak")]
 
 
 class Lab:
