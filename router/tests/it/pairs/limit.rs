@@ -33,7 +33,9 @@ fn requests_beyond_the_limit_wait_in_order_for_a_stream_to_end() {
     for at in 2..6 {
         clients.push(sent(&router, request(at).as_bytes()));
         // Each is in line before the next one comes.
-        wait_until("it to stand in line", || in_flight(&router) == at + 1);
+        wait_until("it to stand in line", || {
+            router.metric("smg_router_decode_dispatch_waiting") == Some((at - 1) as f64)
+        });
     }
     assert_eq!(decode.count("POST"), 2, "the others wait, and nobody has been told of them");
     let streams = format!("smg_worker_decode_streams{{worker=\"{}\"}}", prefill.url());
