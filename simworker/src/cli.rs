@@ -113,10 +113,11 @@ struct StartFailure {
 fn start(args: &Args) -> Result<Host, StartFailure> {
     let config = args.resolve().map_err(|message| StartFailure { message, code: EXIT_USAGE })?;
     Host::start(&config).map_err(|error| {
-        let code = if matches!(error, StartError::Config(_) | StartError::NoSuchWorker { .. }) {
-            EXIT_USAGE
-        } else {
-            EXIT_START
+        let code = match error {
+            StartError::Config(_) | StartError::NoSuchWorker { .. } | StartError::NoKvToSend { .. } => {
+                EXIT_USAGE
+            }
+            _ => EXIT_START,
         };
         StartFailure { message: error.to_string(), code }
     })

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::ScaledClock;
 use crate::config::HostConfig;
+use crate::fault::Assigned;
 use crate::pacer::{Alarm, Pacer};
 use crate::worker::Worker;
 pub(crate) use ports::listen;
@@ -62,6 +63,18 @@ pub enum StartError {
         /// How many there are.
         workers: u32,
     },
+    /// A fault is for the hand-off of KV, which none of the workers that it is for sends.
+    #[error(
+        "--fault {key} is for workers that send KV, and {}; give it to a prefill worker, or choose \
+         --prefill-workers or --disaggregation-mode prefill",
+        without_kv(*.worker)
+    )]
+    NoKvToSend {
+        /// The fault.
+        key: &'static str,
+        /// The worker that was named; without one the fault is for all of them.
+        worker: Option<u32>,
+    },
     /// The process is out of threads or files.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -74,6 +87,11 @@ impl StartError {
             other => other,
         }
     }
+}
+
+/// Who sends no KV.
+fn without_kv(worker: Option<u32>) -> String {
+    worker.map_or_else(|| "there are none".to_owned(), |index| format!("worker {index} is none of them"))
 }
 
 /// What helps when a port cannot be had.
@@ -118,11 +136,11 @@ impl Host {
         let alarm = Arc::new(Alarm::default());
         let mut served = Vec::new();
         for (index, ((ports, role), port)) in (0..).zip(ports.into_iter().zip(&roles).zip(&bootstrap_ports)) {
-            // Bounded by the requests: each has one errand at most, which is begun as soon as it is there.
-            let (errands, todo) = mpsc::unbounded_channel();
+            // Bounded by the requests: each has one task at most, which is begun as soon as it is there.
+            let (tasks, todo) = mpsc::unbounded_channel();
             let config = configure(&config.worker, *role, *port);
-            let worker = Arc::new(Worker::new(config, index, clock, Arc::clone(&alarm), errands)?);
-            served.push(Member { ports, worker, errands: todo });
+            let worker = Arc::new(Worker::new(config, index, clock, Arc::clone(&alarm), tasks)?);
+            served.push(Member { ports, worker, tasks: todo });
         }
         let workers = served.iter().map(|member| Arc::clone(&member.worker)).collect();
         let pacer = Pacer::start(clock, alarm, workers)?;
@@ -197,11 +215,18 @@ impl Drop for Host {
     }
 }
 
+/// Each fault must have a worker that it can happen to.
 fn check_faults(config: &HostConfig) -> Result<(), StartError> {
     let workers = config.workers;
-    let named = config.watch.faults.iter().filter_map(|assigned| assigned.worker);
-    match named.into_iter().find(|index| *index >= workers) {
-        Some(index) => Err(StartError::NoSuchWorker { index, workers }),
-        None => Ok(()),
+    let is_prefill = |index: u32| config.roles.of(index, config.worker.engine.role) == EngineRole::Prefill;
+    for Assigned { worker, fault } in &config.watch.faults {
+        if let Some(index) = worker.filter(|index| *index >= workers) {
+            return Err(StartError::NoSuchWorker { index, workers });
+        }
+        let sends = worker.map_or_else(|| (0..workers).any(is_prefill), is_prefill);
+        if fault.is_of_handoffs() && !sends {
+            return Err(StartError::NoKvToSend { key: fault.key(), worker: *worker });
+        }
     }
+    Ok(())
 }

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clock::{ScaledClock, unix_seconds};
 use crate::config::WorkerConfig;
-use crate::handoff::{Errand, Failed, Handoff, Life};
+use crate::handoff::{Failed, Handoff, Life, Task};
 use crate::latency::{Latencies, Traffic};
 use crate::mailbox::Mailbox;
 use crate::pacer::Alarm;
@@ -76,18 +76,18 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// An idle worker; `index` is its place in the host, and `errands` takes what is to be done elsewhere.
+    /// An idle worker; `index` is its place in the host, and `tasks` takes what is to be done elsewhere.
     pub(crate) fn new(
         config: WorkerConfig,
         index: u32,
         clock: ScaledClock,
         alarm: Arc<Alarm>,
-        errands: mpsc::UnboundedSender<Errand>,
+        tasks: mpsc::UnboundedSender<Task>,
     ) -> Result<Self, ConfigError> {
         let engine = Ranks::new(config.engine.clone(), config.dp())?;
         let limits = engine.limits();
         let tells_ranks = config.dp_size > 1 && config.dp().balance != LoadBalance::FollowBootstrapRoom;
-        let inner = Inner::new(engine, Surroundings { role: config.engine.role, tells_ranks, errands });
+        let inner = Inner::new(engine, Surroundings { tells_ranks, tasks });
         Ok(Self {
             config,
             index,
@@ -97,7 +97,7 @@ impl Worker {
             alarm,
             deadline_ns: AtomicU64::new(u64::MAX),
             unnamed: AtomicU64::new(0),
-            life: watch::Sender::new(Life::FIRST),
+            life: watch::Sender::new(Life::first(process_seed(index))),
             inner: Mutex::new(inner),
         })
     }
@@ -125,7 +125,12 @@ impl Worker {
 
     /// The process serves on all its ports.
     pub(crate) fn rise(&self) {
-        self.life.send_modify(|life| *life = Life { boot: life.boot + 1, is_up: true });
+        self.life.send_modify(|life| *life = life.next());
+    }
+
+    /// The present start of its process, or the last one.
+    pub(crate) fn boot(&self) -> u64 {
+        self.life.borrow().boot
     }
 
     /// Whether its process is there, from now on.
@@ -250,9 +255,9 @@ impl Worker {
         }
     }
 
-    /// Decode: the KV of `room` has arrived, with so many tokens from the cache of the other side, or it will not.
-    pub(crate) fn kv_outcome(&self, room: u64, outcome: Result<u32, HandoffFault>) {
-        self.with(|inner, now_ns| inner.kv_outcome(now_ns, room, outcome));
+    /// Decode: the KV of a request has arrived, with so many tokens from the cache of the other side, or it will not.
+    pub(crate) fn kv_outcome(&self, id: RequestId, room: u64, outcome: Result<u32, HandoffFault>) {
+        self.with(|inner, now_ns| inner.kv_outcome(now_ns, id, room, outcome));
     }
 
     /// Runs `act` on the engine as of now, delivers what came of it and publishes the next deadline.
@@ -281,6 +286,11 @@ impl Drop for Waits<'_> {
     fn drop(&mut self) {
         self.worker.with(|inner, _| inner.forget_kv(self.room));
     }
+}
+
+/// Differs from worker to worker, and from process to process on the same ports.
+fn process_seed(index: u32) -> u64 {
+    unix_seconds().to_bits() ^ mix(u64::from(index) << 32 | u64::from(std::process::id()))
 }
 
 struct Length {

@@ -74,7 +74,7 @@ fn roles_and_bootstrap_ports_are_in_the_line_where_there_are_any() {
         assert!(child.wait().unwrap().success());
         (json, health)
     };
-    let flags = "--workers 3 --prefill-workers 1 --disaggregation-bootstrap-port 0 --dp-size 2 \
+    let flags = "--workers 3 --prefill-workers 1 --disaggregation-bootstrap-port 0 --dp-size 2 --fault kv-fail=on \
         --disaggregation-transfer-backend mooncake";
     let (json, health) = line(flags);
     assert_eq!(json["listening"].as_array().unwrap().len(), 3);
@@ -115,6 +115,10 @@ fn wrong_flags_are_one_line_and_exit_code_2() {
         ("--fault slow=1", "delay-head"),
         ("--fault status=9", "200 to 599"),
         ("--fault 9:status=500 --port 0", "worker 9"),
+        ("--fault kv-fail=on --port 0", "--fault kv-fail is for workers that send KV, and there are none"),
+        ("--fault kv-delay=1s --disaggregation-mode decode --port 0", "--fault kv-delay"),
+        ("--workers 2 --prefill-workers 1 --fault 1:kv-fail=on --port 0", "worker 1"),
+        ("--load-balance-method follow_bootstrap_room --dp-size 2", "--disaggregation-mode"),
         ("--instant-interval-ms 1", "--instant"),
         ("--instant --instant-interval-ms -1", "--instant-interval-ms"),
     ];
@@ -148,6 +152,8 @@ fn help_is_no_error() {
         "slru",
         "[default: 8192]",
         "  5  the workers could not start",
+        "- nvlink:    600 GB/s, shared by all transfers; 0.3 ms to set up each",
+        "- 25gbe:     2.5 GB/s",
         "  idle-close=VALUE: connections without a request for so long are closed",
     ] {
         assert!(text.contains(word), "{word}: {text}");

@@ -11,7 +11,7 @@ mod handoff;
 mod loads;
 mod lockstep;
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 pub use crate::request::{Event, FinishReason, Refusal, RequestId, Submit};
 pub use crate::scheduler::{DecodeMoments, EngineTotals};
@@ -34,10 +34,8 @@ pub struct Engine {
     pace: Pace,
     scheduler: Scheduler,
     role: EngineRole,
-    /// Names of the requests that have not ended, with their rooms.
-    live: HashMap<RequestId, Option<u64>>,
-    /// Who has which room. Empty where nothing is handed over.
-    rooms: HashMap<u64, RequestId>,
+    /// Names of the requests that have not ended.
+    live: HashSet<RequestId>,
     phase: Phase,
     /// The latest moment that anything was done at.
     clock: Ticks,
@@ -90,8 +88,7 @@ impl Engine {
             pace: config.pace,
             role: config.role,
             scheduler: Scheduler::new(config),
-            live: HashMap::new(),
-            rooms: HashMap::new(),
+            live: HashSet::new(),
             phase: Phase::Idle,
             clock: Ticks::ZERO,
             not_before: Ticks::ZERO,
@@ -105,15 +102,16 @@ impl Engine {
     pub fn submit(&mut self, now_ns: u64, request: Submit, events: &mut Vec<Event>) -> Result<(), Refusal> {
         self.catch_up(now_ns, Until::Before, events);
         let length = self.limits.admit(request.prompt.len() as u64, u64::from(request.max_new_tokens))?;
-        if self.live.contains_key(&request.id) {
+        if self.live.contains(&request.id) {
             return Err(Refusal::DuplicateId);
         }
-        let room = self.room_of(&request)?;
+        if self.role != EngineRole::Whole && request.room.is_none() {
+            return Err(Refusal::NoRoom);
+        }
         if self.max_queued.is_some_and(|most| self.scheduler.waiting_len() >= most as usize) {
             return Err(Refusal::QueueFull);
         }
-        self.live.insert(request.id, room);
-        self.rooms.extend(room.map(|room| (room, request.id)));
+        self.live.insert(request.id);
         // A prefill engine makes the first token, whatever length it was asked for.
         let length = if self.role == EngineRole::Prefill { 1 } else { length };
         self.scheduler.enqueue(now_ns, Request::new(request, length, now_ns));
@@ -225,8 +223,7 @@ impl Engine {
     fn forget_ended(&mut self, events: &[Event]) {
         for event in events {
             if let Event::Finish { id, .. } = event {
-                let room = self.live.remove(id).flatten();
-                room.map(|room| self.rooms.remove(&room));
+                self.live.remove(id);
             }
         }
     }
@@ -280,6 +277,9 @@ impl Engine {
         if matches!(self.phase, Phase::Idle) && !self.scheduler.is_parked() {
             return Err("requests are left, yet nothing is due".into());
         }
-        self.check_rooms()
+        if matches!(self.phase, Phase::Step(_)) && self.is_idle() {
+            return Err("a step without requests is in progress".into());
+        }
+        Ok(())
     }
 }

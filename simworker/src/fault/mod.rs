@@ -18,6 +18,7 @@ pub use form::{Assigned, FaultError};
 pub(crate) use form::{from_json, merge, to_json};
 pub use plan::Point;
 pub(crate) use plan::{Cut, HandoffPlan, How, Plan, StatusAnswer};
+pub(crate) use table::is_of_handoffs;
 pub use table::{Kind, Lie, Refuse, help};
 use table::{Row, Scope};
 
@@ -29,6 +30,18 @@ pub struct Fault {
     value: String,
     kind: Kind,
     options: Options,
+}
+
+impl Fault {
+    /// Its name.
+    pub(crate) fn key(&self) -> &'static str {
+        self.row.key
+    }
+
+    /// Whether it is about the KV that a prefill worker sends.
+    pub(crate) fn is_of_handoffs(&self) -> bool {
+        is_of_handoffs(self.row.key)
+    }
 }
 
 /// When a fault applies, and details of its effect.

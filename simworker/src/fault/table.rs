@@ -270,6 +270,11 @@ pub(super) fn row(key: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.key == key)
 }
 
+/// Whether the fault with this key is about the KV that a prefill worker sends.
+pub(crate) fn is_of_handoffs(key: &str) -> bool {
+    row(key).is_some_and(|row| row.scope == Scope::Handoffs)
+}
+
 /// All keys, for messages.
 pub(super) fn keys() -> String {
     ROWS.iter().map(|row| row.key).collect::<Vec<_>>().join(", ")

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::map_response_with_state;
 use axum::response::Response;
 use axum::routing::{get, post};
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use super::call::START;
 use super::life::Life;
 use super::registry::{Registration, Registry, RoomRank};
 use crate::clock::ScaledClock;
@@ -28,9 +30,13 @@ struct Bootstrap {
 }
 
 impl Bootstrap {
+    fn boot(&self) -> u64 {
+        self.life.borrow().boot
+    }
+
     /// Looks at what is registered. A process that has come back knows nothing.
     fn with<T>(&self, act: impl FnOnce(&mut Registry, u64) -> T) -> T {
-        let boot = self.life.borrow().boot;
+        let boot = self.boot();
         let mut registry = self.registry.lock();
         if registry.0 != boot {
             *registry = (boot, Registry::default());
@@ -44,12 +50,20 @@ type Shared = Arc<Bootstrap>;
 /// The routes of a bootstrap server where nobody has registered.
 pub(crate) fn routes(life: watch::Receiver<Life>, clock: ScaledClock) -> Router {
     let registry = Mutex::new((life.borrow().boot, Registry::default()));
+    let server = Arc::new(Bootstrap { registry, life, clock });
     Router::new()
         .route("/route", get(route).put(register))
         .route("/register_dp_rank", post(register_room))
         .route("/query_dp_ranks", post(query_rooms))
         .route("/health", get(async || "OK"))
-        .with_state(Arc::new(Bootstrap { registry, life, clock }))
+        .layer(map_response_with_state(Arc::clone(&server), tell_start))
+        .with_state(server)
+}
+
+/// Each answer tells which start of the process it comes from, so that decode workers notice another one.
+async fn tell_start(State(server): State<Shared>, mut answer: Response) -> Response {
+    answer.headers_mut().insert(START, HeaderValue::from(server.boot()));
+    answer
 }
 
 /// A status and its reason in words.
@@ -125,8 +139,9 @@ mod tests {
     use serde_json::json;
 
     fn server() -> (Shared, watch::Sender<Life>) {
-        let (life, lives) = watch::channel(Life::FIRST);
-        let registry = Mutex::new((Life::FIRST.boot, Registry::default()));
+        let first = Life::first(1);
+        let (life, lives) = watch::channel(first);
+        let registry = Mutex::new((first.boot, Registry::default()));
         (Arc::new(Bootstrap { registry, life: lives, clock: ScaledClock::start(1.0) }), life)
     }
 
@@ -167,7 +182,7 @@ mod tests {
             assert_eq!(get(&server, unknown), 404, "{unknown:?}");
         }
         assert_eq!(get(&server, ["x", "0", "0", "0"]), 400);
-        life.send_modify(|life| life.boot += 1);
+        life.send_modify(|life| *life = life.next());
         assert_eq!(get(&server, ALL), 503, "a process that has come back knows nobody");
     }
 

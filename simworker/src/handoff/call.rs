@@ -27,10 +27,15 @@ pub(crate) struct Address {
     pub(crate) port: u16,
 }
 
+/// The header in which a bootstrap server tells which start of its process answers. SGLang's servers have no such thing.
+pub(super) const START: &str = "x-simworker-start";
+
 /// An answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
+    /// The start of the process that has answered, where it tells.
+    pub(super) start: Option<u64>,
     body: Bytes,
 }
 
@@ -44,8 +49,9 @@ impl Answer {
 /// There is no answer.
 #[derive(Debug, Error)]
 pub(crate) enum CallError {
-    #[error("{0}")]
-    Connection(#[from] io::Error),
+    /// Nothing was sent.
+    #[error("cannot connect: {0}")]
+    Connect(io::Error),
     #[error("{0}")]
     Http(#[from] hyper::Error),
     #[error("{0}")]
@@ -70,7 +76,7 @@ pub(crate) async fn call(
     answer.unwrap_or(Err(CallError::Late))
 }
 
-/// The same for an answer that may take as long as it likes.
+/// The same for an answer that may take as long as it likes, once there is a connection.
 ///
 /// # Errors
 /// When there is no whole answer.
@@ -81,7 +87,8 @@ pub(crate) async fn call_and_wait(
     body: Vec<u8>,
 ) -> Result<Answer, CallError> {
     let Address { host, port } = address;
-    let stream = TcpStream::connect((host.as_str(), *port)).await?;
+    let connected = tokio::time::timeout(PATIENCE, TcpStream::connect((host.as_str(), *port))).await;
+    let stream = connected.unwrap_or_else(|late| Err(late.into())).map_err(CallError::Connect)?;
     // A connection that refuses the option still works.
     let _ = stream.set_nodelay(true);
     let name = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
@@ -95,7 +102,8 @@ pub(crate) async fn call_and_wait(
     let exchange = async {
         let (head, body) = sender.send_request(request).await?.into_parts();
         let body = Limited::new(body, MOST_BYTES).collect().await.map_err(|_| CallError::Body)?;
-        Ok(Answer { status: head.status, body: body.to_bytes() })
+        let start = head.headers.get(START).and_then(|start| start.to_str().ok()?.parse().ok());
+        Ok(Answer { status: head.status, start, body: body.to_bytes() })
     };
     let driven = async {
         // How it ends is told to the exchange.

@@ -11,10 +11,11 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::bootstrap::Rooms;
-use super::call::{Address, call, call_and_wait};
-use super::peers::{Known, PeerState, Peers, real};
+use super::call::{Address, CallError, call, call_and_wait};
+use super::peers::{Known, PeerState, Peers, TRIES, TRY_EVERY, real};
 use super::ranks::{KvAnswer, KvRequest};
-use super::{Fetch, json_text};
+use super::registry::RankAddress;
+use super::{Fetch, Source, json_text};
 use crate::worker::Worker;
 
 /// How often a bootstrap server is asked for the rank of a room that it does not know, in engine time.
@@ -22,7 +23,7 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 
 /// Gets the KV of a request and tells the engine what came of it, unless the request ends first.
 pub(super) async fn fetch(worker: Arc<Worker>, peers: Peers, fetch: Fetch) {
-    let mut peer = peers.get(&fetch.from);
+    let mut peer = peers.get(&fetch.source.server);
     let mut lost = peer.clone();
     let mut wanted = fetch.wanted.clone();
     let outcome = tokio::select! {
@@ -31,7 +32,7 @@ pub(super) async fn fetch(worker: Arc<Worker>, peers: Peers, fetch: Fetch) {
         _ = lost.wait_for(|state| matches!(state, PeerState::Lost)) => Err(HandoffFault::PeerLost),
         () = ended(&mut wanted) => return,
     };
-    worker.kv_outcome(fetch.room, outcome);
+    worker.kv_outcome(fetch.id, fetch.source.room, outcome);
 }
 
 /// Ready when the request has ended.
@@ -39,60 +40,101 @@ async fn ended(wanted: &mut watch::Receiver<Option<u32>>) {
     while wanted.changed().await.is_ok() {}
 }
 
-/// The number of tokens that the prefill side found in its cache.
+/// Why a try has brought no KV.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Missed {
+    /// What is known of the prefill worker is no longer true, and nothing was asked of it.
+    Stale,
+    /// There will be none.
+    Failed(HandoffFault),
+}
+
+/// The number of tokens that the prefill side found in its cache. Where the prefill worker is not as it was known to be,
+/// its bootstrap server is asked again, now and then after some time.
 async fn transfer(
     peers: &Peers,
     fetch: &Fetch,
     peer: &mut watch::Receiver<PeerState>,
 ) -> Result<u32, HandoffFault> {
-    let known = loop {
-        match &*peer.borrow_and_update() {
-            PeerState::Known(known) => break Arc::clone(known),
-            PeerState::Lost => return Err(HandoffFault::PeerLost),
-            PeerState::Asked => {}
+    let mut former = None;
+    for attempt in 0..TRIES {
+        if attempt > 1 {
+            sleep(real(TRY_EVERY, peers.speed)).await;
         }
-        if peer.changed().await.is_err() {
-            return Err(HandoffFault::PeerLost);
+        let known = layout(peer, former.as_ref()).await.ok_or(HandoffFault::PeerLost)?;
+        match try_once(peers, fetch, &known).await {
+            Ok(cached_tokens) => return Ok(cached_tokens),
+            Err(Missed::Failed(fault)) => return Err(fault),
+            Err(Missed::Stale) => known.mark_stale(),
         }
+        former = Some(known);
+    }
+    Err(HandoffFault::PeerLost)
+}
+
+/// What is known of the prefill worker, other than what was known before; None when it is lost.
+async fn layout(peer: &mut watch::Receiver<PeerState>, former: Option<&Arc<Known>>) -> Option<Arc<Known>> {
+    let is_told = |state: &PeerState| match state {
+        PeerState::Known(known) => former.is_none_or(|former| !Arc::ptr_eq(former, known)),
+        PeerState::Lost => true,
+        PeerState::Asked => false,
     };
-    let rank = rank_of(peers, fetch, &known).await;
-    let Some(door) = known.rank(&fetch.from, rank).await else { return Err(HandoffFault::PeerLost) };
+    match &*peer.wait_for(is_told).await.ok()? {
+        PeerState::Known(known) => Some(Arc::clone(known)),
+        PeerState::Lost | PeerState::Asked => None,
+    }
+}
+
+async fn try_once(peers: &Peers, fetch: &Fetch, known: &Known) -> Result<u32, Missed> {
+    let rank = rank_of(peers, &fetch.source, known).await?;
+    let address = known.rank(&fetch.source.server, rank).await?;
     let mut wanted = fetch.wanted.clone();
     let tokens = wanted.wait_for(Option::is_some).await.ok().and_then(|tokens| *tokens);
-    // Without tokens the request has ended, which the caller sees too.
+    // Without tokens the request has ended, which `fetch` sees too.
     let Some(tokens) = tokens else { return pending().await };
-    let door = Address { host: door.rank_ip, port: door.rank_port };
-    let request = json_text(&KvRequest { room: fetch.room, tokens });
-    let Ok(answer) = call_and_wait(&door, Method::POST, "/kv", request).await else {
-        known.forget(rank);
+    hand_off(address, KvRequest { room: fetch.source.room, tokens, start: known.start }).await
+}
+
+/// Asks a rank for KV and waits for its arrival.
+async fn hand_off(address: RankAddress, request: KvRequest) -> Result<u32, Missed> {
+    let address = Address { host: address.rank_ip, port: address.rank_port };
+    let answer = match call_and_wait(&address, Method::POST, "/kv", json_text(&request)).await {
+        Ok(answer) => answer,
+        Err(CallError::Connect(_)) => return Err(Missed::Stale),
         // A connection that breaks says nothing about the transfer, which has its own ways in the real engine.
-        return pending().await;
+        Err(_) => return pending().await,
     };
+    if answer.status == StatusCode::GONE {
+        return Err(Missed::Stale);
+    }
     let kv: Option<KvAnswer> = answer.json().filter(|_| answer.status == StatusCode::OK);
     match kv {
-        Some(kv) if kv.room == fetch.room && kv.tokens == tokens => Ok(kv.cached_tokens),
-        _ => Err(HandoffFault::Transfer),
+        Some(kv) if kv.room == request.room && kv.tokens == request.tokens => Ok(kv.cached_tokens),
+        _ => Err(Missed::Failed(HandoffFault::Transfer)),
     }
 }
 
 /// The prefill rank that has the KV.
-async fn rank_of(peers: &Peers, fetch: &Fetch, known: &Known) -> u32 {
-    if let Some(rank) = fetch.prefill_rank {
-        return rank;
+async fn rank_of(peers: &Peers, source: &Source, known: &Known) -> Result<u32, Missed> {
+    if let Some(rank) = source.prefill_rank {
+        return Ok(rank);
     }
     let size = known.info.dp_size;
     if size <= 1 {
-        return 0;
+        return Ok(0);
     }
     if known.info.follow_bootstrap_room {
-        return (fetch.room % u64::from(size)) as u32;
+        return Ok((source.room % u64::from(size)) as u32);
     }
-    let rooms = json_text(&Rooms { bootstrap_rooms: vec![fetch.room] });
+    let rooms = json_text(&Rooms { bootstrap_rooms: vec![source.room] });
     loop {
-        let answer = call(&fetch.from, Method::POST, "/query_dp_ranks", rooms.clone()).await.ok();
+        let answer = call(&source.server, Method::POST, "/query_dp_ranks", rooms.clone()).await.ok();
+        if answer.as_ref().is_some_and(|answer| known.is_before(answer)) {
+            return Err(Missed::Stale);
+        }
         let ranks: Option<BTreeMap<String, u32>> = answer.and_then(|answer| answer.json());
-        if let Some(rank) = ranks.and_then(|ranks| ranks.get(&fetch.room.to_string()).copied()) {
-            return rank;
+        if let Some(rank) = ranks.and_then(|ranks| ranks.get(&source.room.to_string()).copied()) {
+            return Ok(rank);
         }
         sleep(real(ASK_EVERY, peers.speed)).await;
     }

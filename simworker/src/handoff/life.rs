@@ -7,6 +7,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use protocol::tokenizer::mix;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -20,15 +21,23 @@ const AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// A worker's process, as its other servers see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Life {
-    /// Counts the starts.
+    /// Tells its starts apart, and those of any other process that has had its ports: counts up from an arbitrary
+    /// number.
     pub(crate) boot: u64,
     /// Whether it is there.
     pub(crate) is_up: bool,
 }
 
 impl Life {
-    /// The first start.
-    pub(crate) const FIRST: Self = Self { boot: 1, is_up: true };
+    /// The first start. Different seeds make different processes.
+    pub(crate) fn first(seed: u64) -> Self {
+        Self { boot: mix(seed), is_up: true }
+    }
+
+    /// The next start.
+    pub(crate) fn next(self) -> Self {
+        Self { boot: self.boot.wrapping_add(1), is_up: true }
+    }
 }
 
 /// Serves as long as the process lives: connections are reset when it dies, and nobody listens until it is back.

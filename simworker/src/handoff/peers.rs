@@ -6,16 +6,20 @@ use std::time::Duration;
 
 use hyper::{Method, StatusCode};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use simworker_core::HandoffFault;
+use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
-use super::call::{Address, call};
+use super::call::{Address, Answer, call};
+use super::fetch::Missed;
 use super::life::Life;
 use super::registry::{PrefillInfo, RankAddress};
 
 /// How often, and in what distance, a decode worker asks for a prefill worker that does not answer.
-const TRIES: u32 = 15;
-const TRY_EVERY: Duration = Duration::from_secs(1);
+pub(super) const TRIES: u32 = 15;
+pub(super) const TRY_EVERY: Duration = Duration::from_secs(1);
+/// The same for one that is no longer as it was: as long as it takes to miss its signs of life.
+const TRIES_AGAIN: u32 = 10;
 /// Distance of the signs of life, and how many may be missing.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const MOST_MISSED: u32 = 2;
@@ -38,29 +42,45 @@ pub(super) enum PeerState {
     Lost,
 }
 
-/// A prefill worker.
+/// A prefill worker, as one start of its process has told.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) info: PrefillInfo,
+    /// Which start, where it tells.
+    pub(super) start: Option<u64>,
     ranks: Mutex<HashMap<u32, RankAddress>>,
+    stale: Notify,
 }
 
 impl Known {
-    /// Where a rank hands off KV; None when the server knows no such rank or does not answer.
-    pub(super) async fn rank(&self, server: &Address, rank: u32) -> Option<RankAddress> {
-        if let Some(known) = self.ranks.lock().get(&rank) {
-            return Some(known.clone());
-        }
-        let path = route(i64::from(rank), 0);
-        let answer = call(server, Method::GET, &path, Vec::new()).await.ok()?;
-        let address: RankAddress = answer.json().filter(|_| answer.status == StatusCode::OK)?;
-        self.ranks.lock().insert(rank, address.clone());
-        Some(address)
+    fn new(info: PrefillInfo, start: Option<u64>) -> Self {
+        Self { info, start, ranks: Mutex::default(), stale: Notify::new() }
     }
 
-    /// The rank is not where it was: the next request asks again.
-    pub(super) fn forget(&self, rank: u32) {
-        self.ranks.lock().remove(&rank);
+    /// Where a rank hands off KV. [`Missed::Stale`] when the server is another one or does not answer.
+    pub(super) async fn rank(&self, server: &Address, rank: u32) -> Result<RankAddress, Missed> {
+        if let Some(known) = self.ranks.lock().get(&rank) {
+            return Ok(known.clone());
+        }
+        let path = route(i64::from(rank), 0);
+        let answer = call(server, Method::GET, &path, Vec::new()).await.map_err(|_| Missed::Stale)?;
+        if self.is_before(&answer) {
+            return Err(Missed::Stale);
+        }
+        let address: Option<RankAddress> = answer.json().filter(|_| answer.status == StatusCode::OK);
+        let address = address.ok_or(Missed::Failed(HandoffFault::PeerLost))?;
+        self.ranks.lock().insert(rank, address.clone());
+        Ok(address)
+    }
+
+    /// Whether an answer comes from a later start.
+    pub(super) fn is_before(&self, answer: &Answer) -> bool {
+        self.start.is_some() && answer.start.is_some() && self.start != answer.start
+    }
+
+    /// The worker is not like that any more: it is asked again.
+    pub(super) fn mark_stale(&self) {
+        self.stale.notify_one();
     }
 }
 
@@ -108,28 +128,47 @@ impl Peers {
         state.send_replace(PeerState::Lost);
     }
 
+    /// Ends when the worker is lost.
     async fn follow(&mut self, server: &Address, state: &watch::Sender<PeerState>) {
-        let Some(info) = self.ask(server).await else { return };
-        state.send_replace(PeerState::Known(Arc::new(Known { info, ranks: Mutex::default() })));
-        let mut missed = 0;
-        while missed < MOST_MISSED {
-            sleep(real(HEARTBEAT, self.speed)).await;
-            let beat = call(server, Method::GET, "/health", Vec::new()).await;
-            let is_there = matches!(beat, Ok(answer) if answer.status == StatusCode::OK);
-            missed = if is_there { 0 } else { missed + 1 };
+        let mut tries = TRIES;
+        while let Some(known) = self.ask(server, tries).await {
+            let known = Arc::new(known);
+            state.send_replace(PeerState::Known(Arc::clone(&known)));
+            if !self.watch(server, &known).await {
+                return;
+            }
+            state.send_replace(PeerState::Asked);
+            tries = TRIES_AGAIN;
         }
     }
 
-    async fn ask(&self, server: &Address) -> Option<PrefillInfo> {
+    /// Looks for signs of life. True when the worker is there, but not as it is known; false when they are missing.
+    async fn watch(&self, server: &Address, known: &Known) -> bool {
+        let mut missed = 0;
+        while missed < MOST_MISSED {
+            tokio::select! {
+                () = sleep(real(HEARTBEAT, self.speed)) => {}
+                () = known.stale.notified() => return true,
+            }
+            match call(server, Method::GET, "/health", Vec::new()).await {
+                Ok(answer) if known.is_before(&answer) => return true,
+                Ok(answer) if answer.status == StatusCode::OK => missed = 0,
+                _ => missed += 1,
+            }
+        }
+        false
+    }
+
+    async fn ask(&self, server: &Address, tries: u32) -> Option<Known> {
         let path = route(-1, -1);
-        for attempt in 1..=TRIES {
+        for attempt in 1..=tries {
             if let Ok(answer) = call(server, Method::GET, &path, Vec::new()).await
                 && answer.status == StatusCode::OK
                 && let Some(info) = answer.json()
             {
-                return Some(info);
+                return Some(Known::new(info, answer.start));
             }
-            if attempt < TRIES {
+            if attempt < tries {
                 sleep(real(TRY_EVERY, self.speed)).await;
             }
         }

@@ -35,6 +35,9 @@ pub(super) struct KvRequest {
     pub(super) room: u64,
     /// Tokens of KV that the decode side has slots for.
     pub(super) tokens: u32,
+    /// The start of the process that it is meant for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) start: Option<u64>,
 }
 
 /// The KV of a room has arrived.
@@ -55,7 +58,7 @@ struct KvFailure<'a> {
 
 /// One rank's port.
 #[derive(Debug, Clone)]
-pub(crate) struct Door {
+pub(crate) struct RankPort {
     pub(crate) worker: Arc<Worker>,
     pub(crate) rank: u32,
     /// What is done to the worker, if anything is.
@@ -63,19 +66,23 @@ pub(crate) struct Door {
 }
 
 /// The routes of one rank's port.
-pub(crate) fn routes(door: Door) -> Router {
-    Router::new().route("/kv", post(hand_off)).with_state(door)
+pub(crate) fn routes(port: RankPort) -> Router {
+    Router::new().route("/kv", post(hand_off)).with_state(port)
 }
 
 /// Answers when the transfer is complete, or has failed.
-async fn hand_off(State(door): State<Door>, body: Bytes) -> Response {
-    let KvRequest { room, tokens } = match serde_json::from_slice(&body) {
+async fn hand_off(State(port): State<RankPort>, body: Bytes) -> Response {
+    let KvRequest { room, tokens, start } = match serde_json::from_slice(&body) {
         Ok(request) => request,
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };
+    if start.is_some_and(|start| start != port.worker.boot()) {
+        // It is meant for a process that had this port before: its room may be another one here.
+        return (StatusCode::GONE, "this process has been started anew").into_response();
+    }
     let HandoffPlan { fails, delay } =
-        door.station.as_ref().map(|station| station.hand_off()).unwrap_or_default();
-    let sent = door.worker.want_kv(door.rank, room, fails).await;
+        port.station.as_ref().map(|station| station.hand_off()).unwrap_or_default();
+    let sent = port.worker.want_kv(port.rank, room, fails).await;
     if let Some(delay) = delay {
         sleep(delay).await;
     }
@@ -90,12 +97,12 @@ fn failure(room: u64, error: &str) -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, [(CONTENT_TYPE, "application/json")], text).into_response()
 }
 
-/// Registers all ranks at `bootstrap`, and again whenever the process has come back. `doors` are their ports, and
+/// Registers all ranks at `bootstrap`, and again whenever the process has come back. `ranks` are their ports, and
 /// `http_port` is the port that clients use.
 pub(crate) async fn register(
     worker: Arc<Worker>,
     bootstrap: SocketAddr,
-    doors: Vec<SocketAddr>,
+    ranks: Vec<SocketAddr>,
     http_port: u16,
 ) {
     let mut life = worker.life();
@@ -103,8 +110,8 @@ pub(crate) async fn register(
         let is_up = life.borrow_and_update().is_up;
         if is_up {
             let server = Address { host: near(bootstrap.ip()).to_string(), port: bootstrap.port() };
-            for (rank, door) in (0..).zip(&doors) {
-                register_one(&server, &registration(&worker.config, rank, *door, http_port), &life).await;
+            for (rank, port) in (0..).zip(&ranks) {
+                register_one(&server, &registration(&worker.config, rank, *port, http_port), &life).await;
             }
         }
         if life.changed().await.is_err() {
@@ -123,7 +130,7 @@ async fn register_one(server: &Address, registration: &Registration, life: &watc
     }
 }
 
-fn registration(config: &WorkerConfig, rank: u32, door: SocketAddr, http_port: u16) -> Registration {
+fn registration(config: &WorkerConfig, rank: u32, at: SocketAddr, http_port: u16) -> Registration {
     let dp = config.dp();
     let (attention, system) =
         if dp.attention { ((rank, dp.size), (0, 1)) } else { ((0, 1), (rank, dp.size)) };
@@ -138,8 +145,8 @@ fn registration(config: &WorkerConfig, rank: u32, door: SocketAddr, http_port: u
         pp_rank: 0,
         system_dp_size: system.1,
         system_dp_rank: system.0,
-        rank_ip: reachable(door.ip()).to_string(),
-        rank_port: door.port(),
+        rank_ip: reachable(at.ip()).to_string(),
+        rank_port: at.port(),
         page_size: config.engine.page_size,
         kv_cache_dtype: "auto".to_owned(),
         load_balance_method: dp.balance.label().to_owned(),

@@ -28,7 +28,7 @@ pub(super) struct Ports {
 pub(super) struct PrefillPorts {
     pub(super) bootstrap: TcpListener,
     /// One for each rank.
-    pub(super) doors: Vec<TcpListener>,
+    pub(super) ranks: Vec<TcpListener>,
 }
 
 impl Ports {
@@ -54,8 +54,8 @@ pub(super) fn bind(config: &HostConfig) -> Result<Vec<Ports>, StartError> {
 fn bind_prefill(first: SocketAddr, config: &WorkerConfig, place: u32) -> Result<PrefillPorts, StartError> {
     let at = |port| SocketAddr::new(first.ip(), port);
     let bootstrap = listen(nth(at(config.bootstrap_port), place)).map_err(StartError::of_bootstrap)?;
-    let doors = (0..config.dp_size).map(|_| listen(at(0))).collect::<Result<_, _>>()?;
-    Ok(PrefillPorts { bootstrap, doors })
+    let ranks = (0..config.dp_size).map(|_| listen(at(0))).collect::<Result<_, _>>()?;
+    Ok(PrefillPorts { bootstrap, ranks })
 }
 
 /// One worker of the host: its role, and the bootstrap port that it has.

@@ -17,7 +17,7 @@ use crate::clock::ScaledClock;
 use crate::config::{Mode, WatchConfig};
 use crate::connection::Connections;
 use crate::fault::{Fault, Faults};
-use crate::handoff::{self, Door, Errand};
+use crate::handoff::{self, RankPort, Task};
 use crate::http;
 use crate::instant::CannedWorker;
 use crate::watch::{self, Station, Subject};
@@ -36,7 +36,7 @@ pub(super) struct Served {
 pub(super) struct Member {
     pub(super) ports: Ports,
     pub(super) worker: Arc<Worker>,
-    pub(super) errands: mpsc::UnboundedReceiver<Errand>,
+    pub(super) tasks: mpsc::UnboundedReceiver<Task>,
 }
 
 impl Served {
@@ -44,7 +44,7 @@ impl Served {
     pub(super) fn spawn(self) {
         let Self { members, control, mode, watch, clock } = self;
         let mut stations = Vec::new();
-        for (index, Member { ports: Ports { http, prefill }, worker, errands }) in (0..).zip(members) {
+        for (index, Member { ports: Ports { http, prefill }, worker, tasks }) in (0..).zip(members) {
             // The address of a bound socket.
             let Ok(address) = http.local_addr() else { continue };
             let station = serve_http(http, address, &worker, index, mode, &watch, control.is_some());
@@ -53,7 +53,7 @@ impl Served {
                 serve_prefill(ports, at, address, &worker, station.as_ref(), clock);
                 Some(at)
             });
-            tokio::spawn(handoff::attend_errands(worker, errands, bootstrap, clock.speed()));
+            tokio::spawn(handoff::run_tasks(worker, tasks, bootstrap, clock.speed()));
             stations.extend(station);
         }
         if let Some(control) = control {
@@ -100,14 +100,14 @@ fn serve_prefill(
 ) {
     let routes = handoff::bootstrap_routes(worker.life(), clock);
     tokio::spawn(handoff::serve(ports.bootstrap, routes, worker.life()));
-    let mut doors = Vec::new();
-    for (rank, listener) in (0..).zip(ports.doors) {
+    let mut addresses = Vec::new();
+    for (rank, listener) in (0..).zip(ports.ranks) {
         let Ok(address) = listener.local_addr() else { continue };
-        doors.push(address);
-        let door = Door { worker: Arc::clone(worker), rank, station: station.cloned() };
-        tokio::spawn(handoff::serve(listener, handoff::rank_routes(door), worker.life()));
+        addresses.push(address);
+        let port = RankPort { worker: Arc::clone(worker), rank, station: station.cloned() };
+        tokio::spawn(handoff::serve(listener, handoff::rank_routes(port), worker.life()));
     }
-    tokio::spawn(handoff::register(Arc::clone(worker), bootstrap, doors, http.port()));
+    tokio::spawn(handoff::register(Arc::clone(worker), bootstrap, addresses, http.port()));
 }
 
 fn canned(mode: Mode, index: u32, worker: &Arc<Worker>) -> Option<Arc<CannedWorker>> {

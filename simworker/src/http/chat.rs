@@ -28,6 +28,7 @@ async fn answer(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Resul
     let fields = Fields::parse(body)?;
     let n = fields.get("n")?.unwrap_or(1);
     let prompt = RequestView::read(Dialect::Chat, body).prompt;
+    openai::check_prompt(&prompt)?;
     let order = Order::read(&worker.config, headers, &fields, prompt, OneOrMany::One(wish(&fields)?), n)?;
     let options = StreamOptions::read(&fields)?;
     let stream = order.stream;

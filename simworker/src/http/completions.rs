@@ -39,6 +39,7 @@ async fn answer(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Resul
     let wish = Wish { output: Output::Tokens(max_tokens), ignore_eos: fields.get_or_default("ignore_eos")? };
     let n = fields.get("n")?.unwrap_or(1);
     let prompt = RequestView::read(Dialect::Completions, body).prompt;
+    openai::check_prompt(&prompt)?;
     let order = Order::read(&worker.config, headers, &fields, prompt, OneOrMany::One(wish), n)?;
     let options = StreamOptions::read(&fields)?;
     let stream = order.stream;

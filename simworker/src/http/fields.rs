@@ -29,10 +29,51 @@ impl<'a> Fields<'a> {
         self.read(key, raw)
     }
 
+    /// The field `key` for each of so many prompts: one value for all of them, or a list with one for each. `null` is
+    /// none.
+    pub(super) fn per_prompt<T>(&self, key: &str, prompts: usize) -> Result<Vec<Option<T>>, Failure>
+    where
+        T: Deserialize<'a> + Clone,
+    {
+        match self.members.get(key) {
+            None => Ok(vec![None; prompts]),
+            Some(raw) if is_list(raw) => self.list(key, raw, prompts),
+            Some(raw) => Ok(vec![self.read(key, raw)?; prompts]),
+        }
+    }
+
+    /// The same for a field whose values are lists themselves: it is one value, or a list with one for each prompt.
+    pub(super) fn list_per_prompt<T>(&self, key: &str, prompts: usize) -> Result<Vec<Option<Vec<T>>>, Failure>
+    where
+        T: Deserialize<'a> + Clone,
+    {
+        let members: Vec<&'a RawValue> = self.get_or_default(key)?;
+        match self.members.get(key) {
+            Some(raw) if members.into_iter().any(is_list) => self.list(key, raw, prompts),
+            _ => Ok(vec![self.get(key)?; prompts]),
+        }
+    }
+
+    /// A list with one value for each prompt.
+    fn list<T: Deserialize<'a>>(
+        &self,
+        key: &str,
+        raw: &'a RawValue,
+        prompts: usize,
+    ) -> Result<Vec<T>, Failure> {
+        let all: Vec<T> = self.read(key, raw)?;
+        if all.len() == prompts {
+            return Ok(all);
+        }
+        let Self { path, .. } = self;
+        let length = all.len();
+        Err(Failure::bad_request(format!("{path}{key} has {length} entries for {prompts} prompts.")))
+    }
+
     /// The objects under `key`: one, or a list of them.
     pub(super) fn objects(&self, key: &str) -> Result<Option<OneOrMany<Fields<'a>>>, Failure> {
         let Some(raw) = self.members.get(key) else { return Ok(None) };
-        if raw.get().starts_with('[') {
+        if is_list(raw) {
             let all: Vec<&'a RawValue> = self.read(key, raw)?;
             let all = all.iter().enumerate().map(|(at, raw)| {
                 let name = format!("{key}[{at}]");
@@ -53,6 +94,10 @@ impl<'a> Fields<'a> {
     pub(super) fn get_or_default<T: Deserialize<'a> + Default>(&self, key: &str) -> Result<T, Failure> {
         Ok(self.get(key)?.unwrap_or_default())
     }
+}
+
+fn is_list(raw: &RawValue) -> bool {
+    raw.get().starts_with('[')
 }
 
 /// A value, or one for each prompt of a batch.

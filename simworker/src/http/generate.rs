@@ -14,7 +14,7 @@ use simworker_core::{EngineRole, FinishReason as EngineReason};
 
 use super::failure::{Api, Failure};
 use super::fields::{Fields, OneOrMany};
-use super::logprobs::Wanted;
+use super::logprobs::Logprobs;
 use super::request::{Order, Wish};
 use super::stream::{Frames, News, TokenStream, Voice, event, outcome};
 use super::{info, json};
@@ -35,8 +35,8 @@ pub(super) async fn generate(State(worker): State<Arc<Worker>>, headers: HeaderM
 
 async fn answer(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
     let fields = Fields::parse(body)?;
-    let logprobs = Wanted::read(&fields)?;
     let order = read(&worker.config, headers, &fields, body)?;
+    let logprobs = Logprobs::read(&fields, order.prompts.len(), order.n)?;
     let (stream, is_batch) = (order.stream, order.is_batch || order.n > 1);
     let tickets = order.submit(worker).await?;
     if stream {
@@ -44,7 +44,7 @@ async fn answer(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Resul
         let frames = GenerateFrames { is_batch, incremental, logprobs };
         return Ok(TokenStream::new(tickets, frames, worker.config.stream_interval).response());
     }
-    whole(tickets, is_batch, logprobs.as_ref()).await
+    whole(tickets, is_batch, &logprobs).await
 }
 
 /// The part of `sampling_params` that the mock honours.
@@ -89,7 +89,7 @@ fn read(
     Order::read(config, headers, fields, prompt, wishes, n.unwrap_or(1))
 }
 
-async fn whole(tickets: Vec<Ticket>, is_batch: bool, logprobs: Option<&Wanted>) -> Result<Response, Failure> {
+async fn whole(tickets: Vec<Ticket>, is_batch: bool, logprobs: &Logprobs) -> Result<Response, Failure> {
     let mut texts = Vec::with_capacity(tickets.len());
     for mut ticket in tickets {
         let (progress, ending) = ticket.end().await;
@@ -100,11 +100,12 @@ async fn whole(tickets: Vec<Ticket>, is_batch: bool, logprobs: Option<&Wanted>) 
     }
     let answers: Vec<Generated<'_>> = texts
         .iter()
-        .map(|(ticket, figures, finish, ids, text)| Generated {
+        .enumerate()
+        .map(|(index, (ticket, figures, finish, ids, text))| Generated {
             text,
             output_ids: ids,
             meta_info: MetaInfo {
-                logprobs: logprobs.map(|wanted| wanted.of(ticket, 0, ids)),
+                logprobs: logprobs.of(index, ticket, 0, ids),
                 ..meta_info(ticket, finish.output_tokens, *figures, Some(finish))
             },
             index: None,
@@ -160,7 +161,7 @@ fn reason(ticket: &Ticket, finish: &Finish) -> FinishReason<'static> {
 struct GenerateFrames {
     is_batch: bool,
     incremental: bool,
-    logprobs: Option<Wanted>,
+    logprobs: Logprobs,
 }
 
 impl GenerateFrames {
@@ -180,7 +181,7 @@ impl Frames for GenerateFrames {
                 text: &ticket.reply.text(from, news.tokens),
                 output_ids: &ids,
                 meta_info: MetaInfo {
-                    logprobs: self.logprobs.as_ref().map(|wanted| wanted.of(ticket, from, &ids)),
+                    logprobs: self.logprobs.of(voice.index as usize, ticket, from, &ids),
                     ..meta_info(ticket, news.tokens, voice.figures, news.finish)
                 },
                 index: self.index(voice),

@@ -38,7 +38,7 @@ pub(super) async fn health_generate(State(worker): State<Arc<Worker>>) -> Respon
         namespace: 0,
         traffic: Traffic::Probe,
         rank: None,
-        handoff: Some(Handoff::alone()),
+        handoff: Handoff::with_nobody(worker.config.engine.role),
     };
     let Ok(mut probe) = worker.submit(job) else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
     let deadline = Instant::now() + PATIENCE;

@@ -8,9 +8,9 @@ use super::failure::Failure;
 use super::fields::Fields;
 use crate::ticket::Ticket;
 
-/// What a body asks for.
-#[derive(Debug, Clone)]
-pub(super) struct Wanted {
+/// What is asked for about the answers to one prompt.
+#[derive(Debug)]
+struct Wanted {
     /// The prompt counts from this token on; none of it when negative.
     start: i64,
     /// So many alternatives to each token.
@@ -19,22 +19,41 @@ pub(super) struct Wanted {
     ids: Option<Vec<Token>>,
 }
 
-impl Wanted {
-    /// None when the body asks for none.
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Option<Self>, Failure> {
-        if !fields.get_or_default::<bool>("return_logprob")? {
-            return Ok(None);
-        }
-        Ok(Some(Self {
-            start: fields.get("logprob_start_len")?.unwrap_or(-1),
-            top: fields.get::<u16>("top_logprobs_num")?.map_or(0, usize::from),
-            ids: fields.get("token_ids_logprob")?,
-        }))
+/// What a body asks for, prompt by prompt.
+#[derive(Debug)]
+pub(super) struct Logprobs {
+    /// None for prompts that want none.
+    wanted: Vec<Option<Wanted>>,
+    /// Answers to each prompt.
+    n: usize,
+}
+
+impl Logprobs {
+    /// Reads it for so many prompts, each with `n` answers.
+    pub(super) fn read(fields: &Fields<'_>, prompts: usize, n: u32) -> Result<Self, Failure> {
+        let are_wanted = fields.per_prompt::<bool>("return_logprob", prompts)?;
+        let starts = fields.per_prompt::<i64>("logprob_start_len", prompts)?;
+        let tops = fields.per_prompt::<u16>("top_logprobs_num", prompts)?;
+        let ids = fields.list_per_prompt::<Token>("token_ids_logprob", prompts)?;
+        let each = are_wanted.into_iter().zip(starts).zip(tops).zip(ids);
+        let wanted = each.map(|(((is_wanted, start), top), ids)| {
+            let top = top.map_or(0, usize::from);
+            is_wanted.unwrap_or(false).then(|| Wanted { start: start.unwrap_or(-1), top, ids })
+        });
+        Ok(Self { wanted: wanted.collect(), n: n as usize })
     }
 
+    /// Those of the request at a place among all answers, as [`Wanted::of`].
+    pub(super) fn of(&self, index: usize, ticket: &Ticket, from: u32, output: &[Token]) -> Option<LogProbs> {
+        let wanted = self.wanted.get(index / self.n)?.as_ref()?;
+        Some(wanted.of(ticket, from, output))
+    }
+}
+
+impl Wanted {
     /// Those of a reply whose tokens `from..from + output.len()` are told. A decode worker has never seen the prompt's,
     /// as the prefill worker computed them.
-    pub(super) fn of(&self, ticket: &Ticket, from: u32, output: &[Token]) -> LogProbs {
+    fn of(&self, ticket: &Ticket, from: u32, output: &[Token]) -> LogProbs {
         let prompt = &ticket.prompt[..];
         let start = match usize::try_from(self.start) {
             Ok(start) if ticket.worker.config.engine.role != EngineRole::Decode => start.min(prompt.len()),

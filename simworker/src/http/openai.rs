@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use hyper::header::CONTENT_TYPE;
 use protocol::openai::{Answer, ErrorBody, Metadata, PromptTokensDetails, Usage, UsageMember};
+use protocol::view::Prompt;
 use serde::Serialize;
 use simworker_core::{EngineRole, FinishReason};
 
@@ -26,6 +27,17 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::bad_request("Unsupported Media Type: Only 'application/json' is allowed"))
+}
+
+/// The routes below `/v1` refuse prompts without any text.
+pub(super) fn check_prompt(prompt: &Prompt<'_>) -> Result<(), Failure> {
+    let is_empty = match prompt {
+        Prompt::Text(text) => text.is_empty(),
+        Prompt::Texts(texts) => texts.iter().all(|text| text.is_empty()),
+        // Others are looked at token by token.
+        Prompt::Tokens(_) | Prompt::TokenLists(_) | Prompt::Unreadable => false,
+    };
+    if is_empty { Err(Failure::bad_request("The prompt is empty.")) } else { Ok(()) }
 }
 
 /// What is the same in every answer and chunk of a request.

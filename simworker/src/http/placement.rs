@@ -6,7 +6,7 @@ use simworker_core::EngineRole;
 use super::failure::Failure;
 use super::fields::{Fields, OneOrMany};
 use crate::config::WorkerConfig;
-use crate::handoff::{Address, Handoff, NOBODY, Peer};
+use crate::handoff::{Address, Handoff, NOBODY, Source};
 
 /// The header that names a data-parallel rank; it overrides the body.
 const RANK_HEADER: &str = "x-data-parallel-rank";
@@ -96,28 +96,28 @@ fn handoffs(
     let ports = every::<u16>("bootstrap_port", fields, count)?;
     let prefill_rank = fields.get::<u32>("disagg_prefill_dp_rank")?;
     let joined = rooms.into_iter().zip(hosts).zip(ports);
-    joined
-        .map(|((room, host), port)| {
-            let port = port.unwrap_or(config.bootstrap_port);
-            Ok(Handoff { room, peer: peer(config.engine.role, host, port)?, prefill_rank })
+    let handoff = |((room, host), port): ((u64, Option<String>), Option<u16>)| {
+        if host.as_deref() == Some(NOBODY) {
+            return Ok(Handoff::with_nobody(config.engine.role));
+        }
+        Ok(match config.engine.role {
+            EngineRole::Whole => None,
+            // It waits to be asked.
+            EngineRole::Prefill => Some(Handoff::Send(Some(room))),
+            EngineRole::Decode => {
+                let server = server(host, port.unwrap_or(config.bootstrap_port))?;
+                Some(Handoff::Receive(Some(Source { room, server, prefill_rank })))
+            }
         })
-        .collect::<Result<_, _>>()
-        .map(Some)
+    };
+    joined.map(handoff).collect()
 }
 
-fn peer(role: EngineRole, host: Option<String>, port: u16) -> Result<Peer, Failure> {
-    match host {
-        Some(host) if host == NOBODY => Ok(Peer::Nobody),
-        Some(host) => {
-            let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-            Ok(Peer::At(Address { host: bare.unwrap_or(&host).to_owned(), port }))
-        }
-        None if role == EngineRole::Decode => {
-            Err(Failure::bad_request("bootstrap_host is missing: the host of the prefill worker is needed."))
-        }
-        // A prefill worker waits to be asked.
-        None => Ok(Peer::At(Address { host: String::new(), port })),
-    }
+fn server(host: Option<String>, port: u16) -> Result<Address, Failure> {
+    let missing = "bootstrap_host is missing: the host of the prefill worker is needed.";
+    let host = host.ok_or_else(|| Failure::bad_request(missing))?;
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    Ok(Address { host: bare.unwrap_or(&host).to_owned(), port })
 }
 
 /// The room of a prompt's answer, counted from 0. It is between two rooms of routers, which draw from the whole range.

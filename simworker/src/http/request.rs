@@ -16,6 +16,8 @@ use crate::latency::Traffic;
 use crate::ticket::Ticket;
 use crate::worker::{Job, Output, Worker};
 
+/// All that an empty text has: real tokenizers begin every text with such a token.
+const START_OF_TEXT: Token = 1;
 /// The most answers to one prompt.
 const MAX_N: u32 = 128;
 
@@ -32,7 +34,8 @@ pub(super) struct Order {
     pub(super) stream: bool,
     rids: Option<OneOrMany<String>>,
     priority: i64,
-    namespace: u64,
+    /// One for each prompt.
+    namespaces: Vec<u64>,
     placement: Placement,
 }
 
@@ -68,6 +71,7 @@ impl Order {
         let count = Count { prompts: prompts.len(), n: n as usize };
         let placement = Placement::read(config, headers, fields, count)?;
         Ok(Self {
+            namespaces: namespaces(fields, prompts.len())?,
             prompts,
             is_batch,
             wishes,
@@ -75,7 +79,6 @@ impl Order {
             stream: fields.get_or_default("stream")?,
             rids: fields.get("rid")?,
             priority: fields.get_or_default("priority")?,
-            namespace: namespace(fields)?,
             placement,
         })
     }
@@ -111,7 +114,7 @@ impl Order {
             output: wish.output,
             ignore_eos: wish.ignore_eos,
             priority: self.priority,
-            namespace: self.namespace,
+            namespace: self.namespaces[prompt],
             traffic: if self.stream { Traffic::Streamed } else { Traffic::Whole },
             rank: self.placement.rank,
             handoff: None,
@@ -142,9 +145,9 @@ fn submit(worker: &Arc<Worker>, job: Job) -> Result<Ticket, Failure> {
 
 fn tokens(prompt: Prompt<'_>) -> Result<Vec<Arc<[Token]>>, Failure> {
     let all: Vec<Arc<[Token]>> = match prompt {
-        Prompt::Text(text) => vec![encode(&text).into()],
+        Prompt::Text(text) => vec![encode_text(&text)],
         Prompt::Tokens(ids) => vec![ids.into()],
-        Prompt::Texts(texts) => texts.iter().map(|text| encode(text).into()).collect(),
+        Prompt::Texts(texts) => texts.iter().map(|text| encode_text(text)).collect(),
         Prompt::TokenLists(lists) => lists.into_iter().map(Arc::from).collect(),
         Prompt::Unreadable => return Err(Failure::bad_request("The prompt is missing or of a wrong type.")),
     };
@@ -154,13 +157,20 @@ fn tokens(prompt: Prompt<'_>) -> Result<Vec<Arc<[Token]>>, Failure> {
     Ok(all)
 }
 
-/// Requests share KV only with those of the same extra key, salt and adapter.
-fn namespace(fields: &Fields<'_>) -> Result<u64, Failure> {
-    let mut hash = 0;
+fn encode_text(text: &str) -> Arc<[Token]> {
+    if text.is_empty() { Arc::new([START_OF_TEXT]) } else { encode(text).into() }
+}
+
+/// One for each prompt: requests share KV only with those of the same extra key, salt and adapter.
+fn namespaces(fields: &Fields<'_>, prompts: usize) -> Result<Vec<u64>, Failure> {
+    let mut hashes = vec![0; prompts];
     for (kind, key) in (1u64..).zip(["extra_key", "cache_salt", "lora_path"]) {
-        if let Some(value) = fields.get::<String>(key)? {
-            hash = value.bytes().fold(mix(hash ^ kind), |hash, byte| mix(hash ^ u64::from(byte)));
+        let values = fields.per_prompt::<String>(key, prompts)?;
+        for (hash, value) in hashes.iter_mut().zip(values) {
+            if let Some(value) = value {
+                *hash = value.bytes().fold(mix(*hash ^ kind), |hash, byte| mix(hash ^ u64::from(byte)));
+            }
         }
     }
-    Ok(hash)
+    Ok(hashes)
 }

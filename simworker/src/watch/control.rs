@@ -97,7 +97,9 @@ async fn faults(State(stations): State<Stations>, Path(index): Path<usize>) -> T
 /// These faults and no others.
 async fn put_faults(State(stations): State<Stations>, Path(index): Path<usize>, body: Bytes) -> Told {
     let station = station(&stations, index)?;
-    station.replace_faults(fault::from_json(&object(&body)?)?);
+    let object = object(&body)?;
+    check(station, &object)?;
+    station.replace_faults(fault::from_json(&object)?);
     settled(station).await
 }
 
@@ -105,8 +107,21 @@ async fn put_faults(State(stations): State<Stations>, Path(index): Path<usize>, 
 async fn patch_faults(State(stations): State<Stations>, Path(index): Path<usize>, body: Bytes) -> Told {
     let station = station(&stations, index)?;
     let object = object(&body)?;
+    check(station, &object)?;
     station.set_faults(|active| fault::merge(active, &object))?;
     settled(station).await
+}
+
+/// Refuses faults that cannot happen to a worker in its role.
+fn check(station: &Station, faults: &Map<String, Value>) -> Result<(), Refusal> {
+    let set = faults.iter().filter(|(_, value)| !value.is_null()).map(|(key, _)| key);
+    match set.into_iter().find(|key| fault::is_of_handoffs(key)) {
+        Some(key) if !station.sends_kv() => Err(Refusal(
+            StatusCode::BAD_REQUEST,
+            format!("fault {key}: it is for prefill workers, and this worker is none"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn object(body: &[u8]) -> Result<Map<String, Value>, Refusal> {

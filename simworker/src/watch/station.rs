@@ -10,6 +10,7 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
+use simworker_core::EngineRole;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -97,6 +98,11 @@ impl Station {
     /// What is to happen to this request.
     pub(super) fn plan<B>(&self, request: &Request<B>) -> Plan {
         self.faults.plan(request.method(), request.uri().path())
+    }
+
+    /// Whether it is a prefill worker.
+    pub(super) fn sends_kv(&self) -> bool {
+        self.worker.config.engine.role == EngineRole::Prefill
     }
 
     /// What is to happen to this hand-off of KV.

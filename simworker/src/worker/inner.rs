@@ -5,14 +5,14 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use simworker_core::{
-    EngineLoads, EngineRole, EngineTotals, Event, FinishReason, HandoffFault, Ranks, RequestId, Submit,
+    EngineLoads, EngineTotals, Event, FinishReason, HandoffFault, Ranks, RequestId, Submit,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use super::side::{self, Side};
 use super::{DuplicateRid, Job};
 use crate::clock::unix_seconds;
-use crate::handoff::{Errand, Failed, Handoff};
+use crate::handoff::{Failed, Handoff, Task};
 use crate::latency::{Latencies, Traffic};
 use crate::mailbox::{Ending, Finish, Mailbox};
 
@@ -50,10 +50,9 @@ struct Waiting {
 /// What the requests of a worker have to do with others.
 #[derive(Debug, Clone)]
 pub(super) struct Surroundings {
-    pub(super) role: EngineRole,
     /// The bootstrap server must be told which rank has which room.
     pub(super) tells_ranks: bool,
-    pub(super) errands: mpsc::UnboundedSender<Errand>,
+    pub(super) tasks: mpsc::UnboundedSender<Task>,
 }
 
 /// A request on its way.
@@ -199,7 +198,7 @@ impl Inner {
         };
         live.mailbox.ranked(rank);
         if let (Some(handoff), Some(room)) = (handoff, room) {
-            live.side = Side::begin(&self.around, handoff, room, rank);
+            live.side = Side::begin(&self.around, handoff, id, room, rank);
             let is_alone = matches!(live.side, Side::Prefill { is_alone: true, .. });
             if is_alone || self.waiting.get(&room).is_some_and(|waiting| waiting.rank == rank) {
                 self.engine.kv_wanted(due_ns, room, &mut self.events);
@@ -321,8 +320,17 @@ impl Inner {
         }
     }
 
-    /// Decode: what came of the hand-off of `room`.
-    pub(super) fn kv_outcome(&mut self, now_ns: u64, room: u64, outcome: Result<u32, HandoffFault>) {
+    /// Decode: what came of the hand-off of a request. One that has ended may have left its room to another.
+    pub(super) fn kv_outcome(
+        &mut self,
+        now_ns: u64,
+        id: RequestId,
+        room: u64,
+        outcome: Result<u32, HandoffFault>,
+    ) {
+        if !self.live.contains_key(&id) {
+            return;
+        }
         match outcome {
             Ok(cached_tokens) => self.engine.kv_arrived(now_ns, room, cached_tokens, &mut self.events),
             Err(fault) => self.engine.handoff_failed(now_ns, room, fault, &mut self.events),

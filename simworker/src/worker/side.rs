@@ -1,10 +1,10 @@
 //! What a request in one engine has to do with the same request in another.
 
-use simworker_core::{EngineRole, RequestId};
+use simworker_core::RequestId;
 use tokio::sync::watch;
 
 use super::inner::Surroundings;
-use crate::handoff::{Errand, Fetch, Handoff, Peer};
+use crate::handoff::{Fetch, Handoff, Task};
 
 /// Rooms from here on are for requests without another side; those of routers are below.
 const OWN_ROOMS: u64 = 1 << 63;
@@ -29,22 +29,26 @@ pub(super) enum Side {
 }
 
 impl Side {
-    /// The part of a request that a rank has just taken.
-    pub(super) fn begin(around: &Surroundings, handoff: Handoff, room: u64, rank: u32) -> Self {
-        let is_alone = handoff.peer == Peer::Nobody;
-        match (around.role, handoff.peer) {
-            (EngineRole::Whole, _) => Self::Alone,
-            (EngineRole::Prefill, _) => {
-                if around.tells_ranks && !is_alone {
-                    around.send(Errand::TellRank { room, rank });
+    /// The part of a request that a rank has just taken with this room.
+    pub(super) fn begin(
+        around: &Surroundings,
+        handoff: Handoff,
+        id: RequestId,
+        room: u64,
+        rank: u32,
+    ) -> Self {
+        match handoff {
+            Handoff::Send(None) => Self::Prefill { room, is_alone: true },
+            Handoff::Send(Some(_)) => {
+                if around.tells_ranks {
+                    around.send(Task::TellRank { room, rank });
                 }
-                Self::Prefill { room, is_alone }
+                Self::Prefill { room, is_alone: false }
             }
-            (EngineRole::Decode, Peer::Nobody) => Self::Decode { wanted: None },
-            (EngineRole::Decode, Peer::At(from)) => {
+            Handoff::Receive(None) => Self::Decode { wanted: None },
+            Handoff::Receive(Some(source)) => {
                 let (tell, wanted) = watch::channel(None);
-                let prefill_rank = handoff.prefill_rank;
-                around.send(Errand::Fetch(Fetch { room, from, prefill_rank, wanted }));
+                around.send(Task::Fetch(Fetch { id, source, wanted }));
                 Self::Decode { wanted: Some(tell) }
             }
         }
@@ -72,16 +76,13 @@ impl Side {
 }
 
 impl Surroundings {
-    fn send(&self, errand: Errand) {
-        // Who takes errands is gone only when the host ends.
-        let _ = self.errands.send(errand);
+    fn send(&self, task: Task) {
+        // Who runs tasks is gone only when the host ends.
+        let _ = self.tasks.send(task);
     }
 }
 
-/// The room of a request. Where nobody is on the other side, several may name the same one.
+/// The room of a request. Without another side it has one of its own, as several may name the same one.
 pub(super) fn room(handoff: &Handoff, id: RequestId) -> u64 {
-    match handoff.peer {
-        Peer::Nobody => OWN_ROOMS | id.0,
-        Peer::At(_) => handoff.room,
-    }
+    handoff.room().unwrap_or(OWN_ROOMS | id.0)
 }

@@ -165,6 +165,81 @@ fn a_batch_is_a_list_and_its_stream_has_indices() {
 }
 
 #[test]
+fn each_prompt_of_a_batch_may_have_its_own_wishes() {
+    let worker = Worker::start();
+    let mut body = json!({
+        "text": ["1+1=", "", "five words are in this"],
+        "sampling_params": [{"max_new_tokens": 4}, {"max_new_tokens": 1}, {"max_new_tokens": 2}],
+        "return_logprob": [true, false, true], "logprob_start_len": [0, null, -1],
+        "top_logprobs_num": [2, 0, 0], "token_ids_logprob": [null, [1], [7, 8, 9]],
+        "lora_path": ["adapter", null, "adapter"],
+    });
+    let answer = worker.post("/generate", &body);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let whole = answer.json();
+    body["stream"] = true.into();
+    let events = worker.post("/generate", &body).events();
+    for index in 0..3 {
+        let last = events.iter().rfind(|event| event["index"] == index).unwrap();
+        for meta in [&whole[index]["meta_info"], &last["meta_info"]] {
+            let len = |key: &str| meta.get(key).and_then(Value::as_array).map(Vec::len);
+            let [input, output] = [len("input_token_logprobs"), len("output_token_logprobs")];
+            let (top, ids) = (meta.get("output_top_logprobs"), meta.get("output_token_ids_logprobs"));
+            match index {
+                0 => assert_eq!((input, output, ids), (Some(1), Some(4), None)),
+                1 => assert_eq!((input, output, top, ids), (None, None, None, None)),
+                _ => assert_eq!((input, output, top), (Some(0), Some(2), None)),
+            }
+            assert!(index != 0 || top.unwrap()[0].as_array().unwrap().len() == 2, "{meta}");
+            assert!(index != 2 || ids.unwrap()[0].as_array().unwrap().len() == 3, "{meta}");
+        }
+    }
+    assert_eq!(whole[1]["meta_info"]["prompt_tokens"], 1, "an empty text has its beginning");
+}
+
+#[test]
+fn prompts_share_a_cache_by_their_own_adapters() {
+    let worker = Worker::start();
+    let text = prompt(5, 100);
+    let ask = |body: Value| {
+        let answers = worker.post("/generate", &body).json();
+        let cached = answers.as_array().unwrap().iter().map(|one| one["meta_info"]["cached_tokens"].clone());
+        cached.collect::<Vec<_>>()
+    };
+    for key in ["lora_path", "extra_key", "cache_salt"] {
+        let of = |names: Value| {
+            let mut body = json!({"text": [text, text], "sampling_params": {"max_new_tokens": 1}});
+            body[key] = names;
+            body
+        };
+        ask(of(json!([key, "b"])));
+        assert_eq!(ask(of(json!([key, "c"]))), [99, 0], "{key}");
+        assert_eq!(ask(of(json!("b"))), [99, 99], "{key}");
+    }
+}
+
+#[test]
+fn lists_of_wishes_are_as_long_as_the_batch() {
+    let worker = Worker::start();
+    let lists = [
+        ("return_logprob", json!([true])),
+        ("logprob_start_len", json!([0, 0, 0])),
+        ("top_logprobs_num", json!([])),
+        ("token_ids_logprob", json!([[1], [2], [3]])),
+        ("lora_path", json!([null])),
+        ("extra_key", json!(["a", "b", "c"])),
+    ];
+    for (key, list) in lists {
+        let mut body = json!({"text": ["a", "b"], "sampling_params": {"max_new_tokens": 1}});
+        body[key] = list;
+        let answer = worker.post("/generate", &body);
+        assert_eq!(answer.status, 400, "{key}");
+        let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(message.contains(key) && message.contains("2 prompts"), "{message}");
+    }
+}
+
+#[test]
 fn copies_hit_the_cache_of_the_first() {
     let worker = Worker::start();
     let body = json!({"text": prompt(1, 80), "sampling_params": {"max_new_tokens": 2, "n": 3}});
@@ -248,7 +323,8 @@ fn errors_are_400_with_a_native_body() {
         ("not JSON", "{".to_owned()),
         ("no prompt", "{}".to_owned()),
         ("two prompts", r#"{"text":"a","input_ids":[1]}"#.to_owned()),
-        ("empty prompt", r#"{"text":""}"#.to_owned()),
+        ("empty prompt", r#"{"input_ids":[]}"#.to_owned()),
+        ("an empty prompt in a batch", r#"{"input_ids":[[1],[]]}"#.to_owned()),
         ("wrong type", r#"{"text":"a","stream":"yes"}"#.to_owned()),
         ("wrong budget", r#"{"text":"a","sampling_params":{"max_new_tokens":-1}}"#.to_owned()),
         ("wrong rank", r#"{"text":"a","routed_dp_rank":3}"#.to_owned()),

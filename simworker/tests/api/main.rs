@@ -5,6 +5,7 @@
 mod bootstrap;
 mod client;
 mod control;
+mod fake_prefill;
 mod faults;
 mod generate;
 mod info;
@@ -12,6 +13,7 @@ mod instant;
 mod openai;
 mod pair;
 mod pair_failures;
+mod pair_restarts;
 mod pair_wire;
 mod ranks;
 mod watch;

@@ -223,6 +223,8 @@ fn errors_are_400_with_a_flat_body_also_for_streams() {
         ("empty messages", CHAT, json!({"messages": []})),
         ("wrong budget", CHAT, json!({"messages": [{"role": "user", "content": "a"}], "max_tokens": "x"})),
         ("no prompt", "/v1/completions", json!({"model": "m"})),
+        ("an empty prompt", "/v1/completions", json!({"prompt": ""})),
+        ("empty prompts", "/v1/completions", json!({"prompt": ["", ""]})),
         ("no budget", "/v1/completions", json!({"prompt": "a", "max_tokens": 0})),
         ("too long", "/v1/completions", json!({"prompt": long, "max_tokens": 1})),
         ("too long, streamed", "/v1/completions", json!({"prompt": long, "max_tokens": 1, "stream": true})),

@@ -124,6 +124,13 @@ impl Pair {
 pub(crate) const ALL_RANKS: &str =
     "/route?prefill_dp_rank=-1&prefill_cp_rank=-1&target_tp_rank=-1&target_pp_rank=-1";
 
+/// What an answer says is wrong.
+pub(crate) fn message(answer: &Answer) -> String {
+    let body = answer.json();
+    let told = [&body["error"]["message"], &body["message"]];
+    told.into_iter().find_map(Value::as_str).unwrap_or_else(|| panic!("{body}")).to_owned()
+}
+
 /// A request of `/generate`.
 pub(crate) fn generate(text: &str, tokens: u32) -> Value {
     json!({"text": text, "sampling_params": {"max_new_tokens": tokens, "ignore_eos": true}})

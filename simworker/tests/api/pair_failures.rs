@@ -1,21 +1,13 @@
 //! How hand-offs fail, and what each side says then.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Read;
 use std::net::TcpListener;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::client::{Answer, prompt, read};
-use crate::pair::{ALL_RANKS, DECODE, PREFILL, Pair, generate};
-
-fn message(answer: &Answer) -> String {
-    let body = answer.json();
-    let told = [&body["error"]["message"], &body["message"]];
-    told.into_iter().find_map(Value::as_str).unwrap_or_else(|| panic!("{body}")).to_owned()
-}
+use crate::client::{prompt, read};
+use crate::fake_prefill::FakePrefill;
+use crate::pair::{ALL_RANKS, DECODE, PREFILL, Pair, generate, message};
 
 #[test]
 fn rooms_are_checked() {
@@ -87,6 +79,21 @@ fn a_transfer_can_fail_before_anything_is_streamed() {
     let (prefill, decode) = pair.both("/v1/completions", &completions, 2);
     assert_eq!((prefill.status, decode.status), (500, 500), "{} {}", prefill.body, decode.body);
     pair.wait_until_idle();
+}
+
+#[test]
+fn only_a_worker_that_sends_kv_can_fail_to() {
+    let pair = Pair::start();
+    let faults = json!({"kv-fail": "on"});
+    for method in ["PUT", "PATCH"] {
+        let refused = pair.control(method, &format!("/workers/{DECODE}/faults"), &faults);
+        assert!(refused.status == 400 && refused.body.contains("kv-fail"), "{}", refused.body);
+        assert_eq!(pair.control("GET", &format!("/workers/{DECODE}/faults"), &Value::Null).json(), json!({}));
+    }
+    let path = format!("/workers/{PREFILL}/faults");
+    assert_eq!(pair.control("PATCH", &path, &faults).status, 200);
+    let nothing = json!({"kv-fail": null});
+    assert_eq!(pair.control("PATCH", &format!("/workers/{DECODE}/faults"), &nothing).status, 200);
 }
 
 #[test]
@@ -171,53 +178,20 @@ fn who_is_left_alone_gives_up_in_time() {
     pair.wait_until_idle();
 }
 
-/// A bootstrap server whose only rank closes every connection that asks for KV. Tells its port, and counts signs of life
-/// and hand-offs.
-fn breaking_peer() -> (u16, Arc<[AtomicU32; 2]>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let counts = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
-    let counted = Arc::clone(&counts);
-    thread::spawn(move || {
-        for connection in listener.incoming() {
-            let Ok(mut connection) = connection else { return };
-            let mut line = String::new();
-            let mut reader = BufReader::new(connection.try_clone().unwrap());
-            reader.read_line(&mut line).unwrap();
-            let mut header = String::new();
-            while reader.read_line(&mut header).unwrap() > 2 {
-                header.clear();
-            }
-            let body = if line.contains("prefill_dp_rank=-1") {
-                json!({"attn_tp_size": 1, "attn_cp_size": 1, "dp_size": 1, "pp_size": 1, "page_size": 1,
-                    "kv_cache_dtype": "auto", "follow_bootstrap_room": true, "prefill_http_port": 1})
-            } else if line.contains("/route") {
-                json!({"rank_ip": "127.0.0.1", "rank_port": port})
-            } else if line.contains("/health") {
-                counted[0].fetch_add(1, Ordering::Relaxed);
-                json!("OK")
-            } else {
-                counted[1].fetch_add(1, Ordering::Relaxed);
-                continue;
-            };
-            let body = body.to_string();
-            let _ = write!(connection, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-        }
-    });
-    (port, counts)
-}
-
 #[test]
 fn a_hand_off_that_breaks_off_says_nothing() {
     let pair = Pair::start();
-    let (port, counts) = breaking_peer();
+    let prefill = FakePrefill::start();
+    prefill.break_off();
     let mut body = pair.join(&generate("x", 3), &json!(1));
-    body["bootstrap_port"] = port.into();
+    body["bootstrap_port"] = prefill.port.into();
     let waiting = pair.send(DECODE, "/generate", &body);
-    pair.wait_until("the hand-off broke off", || counts[1].load(Ordering::Relaxed) == 1);
-    let beats = counts[0].load(Ordering::Relaxed);
-    pair.wait_until("signs of life", || counts[0].load(Ordering::Relaxed) >= beats + 4);
+    pair.wait_until("the hand-off broke off", || prefill.seen("/kv").len() == 1);
+    // So many signs of life later it would have been tried again, or given up.
+    let beats = prefill.seen("/health").len();
+    pair.wait_until("signs of life", || prefill.seen("/health").len() >= beats + 4);
     pair.wait_for_queue(DECODE, "decode_transfer_queue_reqs", 1);
+    assert_eq!(prefill.seen("/kv").len(), 1);
     drop(waiting);
     pair.wait_until_idle();
 }

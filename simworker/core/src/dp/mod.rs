@@ -16,6 +16,8 @@ mod ranks;
 pub use balance::LoadBalance;
 pub use ranks::Ranks;
 
+use crate::config::{ConfigError, EngineConfig, Pace};
+
 /// How many ranks there are, and what they have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DpConfig {
@@ -26,6 +28,41 @@ pub struct DpConfig {
     /// DP attention (`--enable-dp-attention`): all ranks step together, and the bounds on chunks and running requests are
     /// shared among them.
     pub attention: bool,
+}
+
+impl DpConfig {
+    /// Whether ranks of such engines can be.
+    ///
+    /// # Errors
+    /// The first value that is impossible.
+    pub fn validate(self, engine: &EngineConfig) -> Result<(), ConfigError> {
+        if self.size == 0 {
+            return Err(ConfigError::NoRank);
+        }
+        if self.is_lockstep() && engine.max_running < self.size {
+            return Err(ConfigError::TooFewToShare { max_running: engine.max_running, ranks: self.size });
+        }
+        self.of_each(engine.clone()).validate()
+    }
+
+    /// Whether all ranks step together.
+    fn is_lockstep(self) -> bool {
+        self.attention && self.size > 1
+    }
+
+    /// What each rank gets of an engine's configuration. Where ranks step together every step counts, as it ends when
+    /// the longest does.
+    fn of_each(self, engine: EngineConfig) -> EngineConfig {
+        if !self.is_lockstep() {
+            return engine;
+        }
+        EngineConfig {
+            chunked_prefill: engine.chunked_prefill.map(|chunk| chunk / self.size),
+            max_running: engine.max_running / self.size,
+            pace: Pace::Step,
+            ..engine
+        }
+    }
 }
 
 impl Default for DpConfig {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::DpConfig;
 use super::balance::Balancer;
-use crate::config::{ConfigError, EngineConfig, EngineRole, Pace};
+use crate::config::{ConfigError, EngineConfig};
 use crate::engine::{Engine, EngineLoads, Until};
 use crate::handoff::{HandoffFault, Wanted};
 use crate::limits::Limits;
@@ -23,13 +23,11 @@ pub struct Ranks {
     balancer: Balancer,
     /// Whether all ranks step together.
     is_lockstep: bool,
-    /// Whether rooms join requests to others elsewhere. Where they do not, they say no more than where requests go.
-    has_rooms: bool,
     /// The requests that have not ended.
     live: HashMap<RequestId, Place>,
-    /// The rank of each of their rooms.
-    rooms: HashMap<u64, u32>,
-    /// Rooms that the decode side has asked for, before it was known which rank has them.
+    /// Who has which room.
+    rooms: HashMap<u64, RequestId>,
+    /// Rooms that the decode side has asked for before their requests came.
     early: Wanted,
 }
 
@@ -46,22 +44,14 @@ impl Ranks {
     /// # Errors
     /// When the configuration is impossible.
     pub fn new(config: EngineConfig, dp: DpConfig) -> Result<Self, ConfigError> {
-        if dp.size == 0 {
-            return Err(ConfigError::NoRank);
-        }
-        let is_lockstep = dp.attention && dp.size > 1;
-        if is_lockstep && config.max_running < dp.size {
-            return Err(ConfigError::TooFewToShare { max_running: config.max_running, ranks: dp.size });
-        }
-        let has_rooms = config.role != EngineRole::Whole;
+        dp.validate(&config)?;
         let early = Wanted::new(config.handoff.bootstrap_timeout_ns);
-        let config = if is_lockstep { share(config, dp.size) } else { config };
+        let config = dp.of_each(config);
         let engines = (0..dp.size).map(|_| Engine::new(config.clone())).collect::<Result<_, _>>()?;
         Ok(Self {
             engines,
             balancer: Balancer::new(dp.balance, dp.size),
-            is_lockstep,
-            has_rooms,
+            is_lockstep: dp.is_lockstep(),
             live: HashMap::new(),
             rooms: HashMap::new(),
             early,
@@ -98,12 +88,11 @@ impl Ranks {
         };
         let engine = &mut self.engines[rank as usize];
         engine.submit(now_ns, request, events)?;
-        let room = room.filter(|_| self.has_rooms);
         self.live.insert(id, Place { rank, room });
         if let Some(room) = room {
-            self.rooms.insert(room, rank);
+            self.rooms.insert(room, id);
             if self.early.take(now_ns, room) {
-                engine.kv_wanted(now_ns, room, events);
+                engine.kv_wanted(now_ns, id, events);
             }
         }
         Ok(rank)
@@ -119,6 +108,11 @@ impl Ranks {
             Some(expected) if expected != rank => Err(Refusal::RankAgainstRoom { rank, room, expected }),
             _ => Ok(rank),
         }
+    }
+
+    /// How many rooms are remembered that were asked for before anybody came with them.
+    pub fn remembered_rooms(&mut self, now_ns: u64) -> usize {
+        self.early.count(now_ns)
     }
 
     /// Aborts a request, as [`Engine::abort`] does. False when there is no such request.
@@ -148,20 +142,18 @@ impl Ranks {
 // === impl Ranks: the hand-off of KV ===
 
 impl Ranks {
-    /// The decode side wants the KV of `room`, as [`Engine::kv_wanted`]. What is wanted before its request is here is
-    /// remembered for a while.
+    /// Prefill: the decode side has slots for the request of that room, as [`Engine::kv_wanted`]. It may come before
+    /// the request itself: then it is remembered, for as long as a request would wait for it.
     pub fn kv_wanted(&mut self, now_ns: u64, room: u64, events: &mut Vec<Event>) -> bool {
-        self.catch_up(now_ns, Until::Before, events);
-        match self.rank_of(room) {
-            Some(rank) => self.on(rank, events, |engine, events| engine.kv_wanted(now_ns, room, events)),
-            None => {
-                self.early.remember(now_ns, room);
-                false
-            }
+        let tell = |engine: &mut Engine, id, events: &mut _| engine.kv_wanted(now_ns, id, events);
+        let found = self.on_room(now_ns, room, events, tell);
+        if !self.has_room(room) {
+            self.early.remember(now_ns, room);
         }
+        found
     }
 
-    /// The KV of `room` has arrived, as [`Engine::kv_arrived`].
+    /// Decode: the KV of that room has arrived, as [`Engine::kv_arrived`].
     pub fn kv_arrived(
         &mut self,
         now_ns: u64,
@@ -169,12 +161,12 @@ impl Ranks {
         cached_tokens: u32,
         events: &mut Vec<Event>,
     ) -> bool {
-        self.catch_up(now_ns, Until::Before, events);
-        let Some(rank) = self.rooms.get(&room).copied() else { return false };
-        self.on(rank, events, |engine, events| engine.kv_arrived(now_ns, room, cached_tokens, events))
+        self.on_room(now_ns, room, events, |engine, id, events| {
+            engine.kv_arrived(now_ns, id, cached_tokens, events)
+        })
     }
 
-    /// The hand-off of `room` has failed, as [`Engine::handoff_failed`]. Nobody waits for it any more.
+    /// Both roles: the hand-off of that room has failed, as [`Engine::handoff_failed`]. Nobody waits for it any more.
     pub fn handoff_failed(
         &mut self,
         now_ns: u64,
@@ -182,10 +174,28 @@ impl Ranks {
         fault: HandoffFault,
         events: &mut Vec<Event>,
     ) -> bool {
-        self.catch_up(now_ns, Until::Before, events);
         self.early.forget(room);
-        let Some(rank) = self.rank_of(room) else { return false };
-        self.on(rank, events, |engine, events| engine.handoff_failed(now_ns, room, fault, events))
+        self.on_room(now_ns, room, events, |engine, id, events| {
+            engine.handoff_failed(now_ns, id, fault, events)
+        })
+    }
+
+    /// Tells the request of a room something. False when there is none.
+    fn on_room(
+        &mut self,
+        now_ns: u64,
+        room: u64,
+        events: &mut Vec<Event>,
+        tell: impl FnOnce(&mut Engine, RequestId, &mut Vec<Event>) -> bool,
+    ) -> bool {
+        self.catch_up(now_ns, Until::Before, events);
+        let Some((id, rank)) = self.place_of(room) else { return false };
+        self.on(rank, events, |engine, events| tell(engine, id, events))
+    }
+
+    fn place_of(&self, room: u64) -> Option<(RequestId, u32)> {
+        let id = self.rooms.get(&room)?;
+        self.live.get(id).map(|place| (*id, place.rank))
     }
 
     /// Whether a request of this room is here.
@@ -197,7 +207,7 @@ impl Ranks {
     /// The rank that has a room, or will have it.
     #[must_use]
     pub fn rank_of(&self, room: u64) -> Option<u32> {
-        let known = self.rooms.get(&room).copied().or_else(|| self.balancer.rank_of_room(room));
+        let known = self.place_of(room).map(|(_, rank)| rank).or_else(|| self.balancer.rank_of_room(room));
         known.or_else(|| (self.size() == 1).then_some(0))
     }
 }
@@ -323,15 +333,5 @@ impl Ranks {
             return Err(format!("idle, yet {} rooms are taken", self.rooms.len()));
         }
         Ok(())
-    }
-}
-
-/// What each rank gets under DP attention. Every step counts, as it ends when the longest does.
-fn share(config: EngineConfig, ranks: u32) -> EngineConfig {
-    EngineConfig {
-        chunked_prefill: config.chunked_prefill.map(|chunk| chunk / ranks),
-        max_running: config.max_running / ranks,
-        pace: Pace::Step,
-        ..config
     }
 }

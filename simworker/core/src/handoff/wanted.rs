@@ -41,6 +41,12 @@ impl Wanted {
         self.rooms.take(room);
     }
 
+    /// How many rooms are remembered.
+    pub(crate) fn count(&mut self, now_ns: u64) -> usize {
+        self.expire(now_ns);
+        self.rooms.len()
+    }
+
     pub(crate) fn check(&self) -> Result<(), String> {
         self.rooms.check()
     }

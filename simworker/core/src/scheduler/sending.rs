@@ -11,7 +11,7 @@ use super::admitted::Admitted;
 use super::request::Request;
 use super::{Scheduler, Side};
 use crate::config::EngineConfig;
-use crate::handoff::{Arrival, Cause, HandoffFault, Stage, Timed, Transfers, Wanted};
+use crate::handoff::{Arrival, Cause, HandoffFault, Stage, Timed, Transfers};
 use crate::request::{Event, FinishReason, RequestId};
 
 /// What SGLang says of a request that is aborted between two engines.
@@ -21,8 +21,6 @@ pub(super) const ABORTED_BETWEEN: FinishReason = FinishReason::Abort { message: 
 #[derive(Debug)]
 pub(crate) struct Sender {
     bootstrap: Timed<RequestId, Request>,
-    /// Rooms that were asked for before their requests came.
-    early: Wanted,
     transfers: Transfers,
     in_flight: BTreeMap<RequestId, Admitted>,
     timeout_ns: u64,
@@ -38,7 +36,6 @@ impl Sender {
         let handoff = &config.handoff;
         Self {
             bootstrap: Timed::new(),
-            early: Wanted::new(handoff.bootstrap_timeout_ns),
             transfers: Transfers::new(handoff, config.page_size),
             in_flight: BTreeMap::new(),
             timeout_ns: handoff.bootstrap_timeout_ns,
@@ -57,11 +54,6 @@ impl Sender {
     /// What was sent of a request is of no use.
     pub(super) fn cancel(&mut self, at_ns: u64, id: RequestId) {
         self.transfers.cancel(at_ns, id);
-    }
-
-    /// Nobody will ask for that room any more, or has in vain.
-    pub(super) fn forget(&mut self, room: u64) {
-        self.early.forget(room);
     }
 
     pub(super) fn next_ns(&self) -> Option<u64> {
@@ -95,7 +87,6 @@ impl Sender {
     /// `computing` requests may have sent something.
     pub(super) fn check(&self, computing: usize) -> Result<(), String> {
         self.bootstrap.check()?;
-        self.early.check()?;
         self.transfers.check()?;
         let (begun, flying) = (self.transfers.len(), self.in_flight.len());
         if begun < flying || begun > flying + computing {
@@ -111,9 +102,6 @@ impl Scheduler {
     /// Takes in a request that waits for the decode side.
     pub(super) fn bootstrap(&mut self, now_ns: u64, request: Request) {
         let Side::Prefill(sender) = &mut self.side else { return self.queue(request) };
-        if request.room.is_some_and(|room| sender.early.take(now_ns, room)) {
-            return self.queue(request);
-        }
         let deadline_ns = now_ns.saturating_add(sender.timeout_ns);
         sender.bootstrap.insert(request.id, deadline_ns, request);
     }
@@ -132,14 +120,9 @@ impl Scheduler {
         }
     }
 
-    /// The decode side has asked for a room, which is that of `id` if it is anybody's. False if nobody waits for that.
-    pub(crate) fn kv_wanted(&mut self, now_ns: u64, room: u64, id: Option<RequestId>) -> bool {
-        let Side::Prefill(sender) = &mut self.side else { return false };
-        let Some(id) = id else {
-            sender.early.remember(now_ns, room);
-            return false;
-        };
-        let Some(request) = sender.bootstrap.take(id) else { return false };
+    /// The decode side has asked for the KV of a request. False if the request does not wait for that.
+    pub(crate) fn kv_wanted(&mut self, id: RequestId) -> bool {
+        let Some(request) = self.sender().and_then(|sender| sender.bootstrap.take(id)) else { return false };
         self.queue(request);
         true
     }

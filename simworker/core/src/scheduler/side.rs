@@ -91,13 +91,6 @@ impl Scheduler {
         }
     }
 
-    /// Nobody will ask for a room that no request has.
-    pub(crate) fn forget_room(&mut self, room: u64) {
-        if let Side::Prefill(sender) = &mut self.side {
-            sender.forget(room);
-        }
-    }
-
     /// The hand-off of a request has failed. False if that is nothing to it.
     pub(crate) fn handoff_failed(
         &mut self,

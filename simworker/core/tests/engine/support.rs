@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use protocol::tokenizer::block_token;
+use rand::RngExt;
+use rand_pcg::Pcg64;
 use simworker_core::{Engine, EngineConfig, Event, FinishReason, RequestId, Submit, preset};
 
 /// Something done to the engine from outside.
@@ -14,6 +16,19 @@ pub(crate) enum Act {
 
 /// What was done when, in order of time.
 pub(crate) type Script = Vec<(u64, Act)>;
+
+/// The seeds of a sweep, or the one that the environment names.
+pub(crate) fn seeds() -> Vec<u64> {
+    const SEEDS: u64 = 200;
+    match std::env::var("ENGINE_SEED") {
+        Ok(seed) => vec![seed.parse().expect("ENGINE_SEED is a number")],
+        Err(_) => (0..SEEDS).collect(),
+    }
+}
+
+pub(crate) fn pick<T: Copy>(rng: &mut Pcg64, of: &[T]) -> T {
+    of[rng.random_range(0..of.len())]
+}
 
 /// The preset of most tests.
 pub(crate) fn a100() -> EngineConfig {

@@ -11,20 +11,7 @@ use simworker_core::{
     Engine, EngineConfig, EngineTotals, Event, FinishReason, Limits, Pace, RequestId, Schedule,
 };
 
-use crate::support::{Act, Script, a100, play, request, tokens};
-
-const SEEDS: u64 = 200;
-
-fn seeds() -> Vec<u64> {
-    match std::env::var("ENGINE_SEED") {
-        Ok(seed) => vec![seed.parse().expect("ENGINE_SEED is a number")],
-        Err(_) => (0..SEEDS).collect(),
-    }
-}
-
-fn pick<T: Copy>(rng: &mut Pcg64, of: &[T]) -> T {
-    of[rng.random_range(0..of.len())]
-}
+use crate::support::{Act, Script, a100, pick, play, request, seeds, tokens};
 
 fn draw_config(rng: &mut Pcg64) -> EngineConfig {
     let page_size = pick(rng, &[1, 1, 4, 16]);

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use simworker_core::{
-    DpConfig, EngineConfig, EngineRole, Event, FinishReason, HandoffFault, LoadBalance, Ranks, RequestId,
+    DpConfig, EngineConfig, EngineRole, Event, FinishReason, HandoffFault, LoadBalance, Ranks, Refusal,
+    RequestId, Submit,
 };
 
 use crate::support::{a100, dp, request};
@@ -138,6 +139,21 @@ fn a_failed_hand_off_ends_its_request_on_its_rank() {
         assert!(matches!(ends[&2], FinishReason::Error { status: 500, .. }), "{ends:?}");
     }
     assert!(!pair.decode.abort(1 << 50, RequestId(2), &mut pair.decode_events));
+}
+
+#[test]
+fn a_room_is_free_again_when_its_request_is_aborted() {
+    for role in [EngineRole::Prefill, EngineRole::Decode] {
+        let mut ranks = Ranks::new(EngineConfig { role, ..a100() }, dp(2, LoadBalance::RoundRobin)).unwrap();
+        let mut events = Vec::new();
+        let in_one = |id| Submit { room: Some(7), ..request(id, 100, 5) };
+        ranks.submit(0, in_one(1), None, &mut events).unwrap();
+        let refusal = ranks.submit(0, in_one(2), None, &mut events).unwrap_err();
+        assert_eq!((refusal.status(), refusal), (400, Refusal::RoomTaken { room: 7 }));
+        assert!(ranks.abort(10, RequestId(1), &mut events));
+        ranks.submit(10, in_one(2), None, &mut events).unwrap();
+        ranks.check().unwrap();
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! From what was typed to what it means.
 
-use simworker_core::{EngineConfig, EngineRole, HandoffConfig, Pace, Preset};
+use simworker_core::{EngineConfig, EngineRole, HandoffConfig, LoadBalance, Pace, Preset};
 
 use super::Args;
 use crate::config::{HostConfig, Mode, Roles, WatchConfig, WorkerConfig};
@@ -13,6 +13,7 @@ impl Args {
     pub(in crate::cli) fn resolve(&self) -> Result<HostConfig, String> {
         check_ports("--port", self.port, "--workers", self.workers)?;
         let roles = self.roles()?;
+        self.check_balance(roles)?;
         Ok(HostConfig {
             workers: self.workers,
             host: self.host.clone(),
@@ -48,6 +49,17 @@ impl Args {
         }
         self.check_bootstrap_ports("--prefill-workers", prefill)?;
         Ok(Roles::Split { prefill })
+    }
+
+    /// SGLang starts like that, and then has no rank for any request.
+    fn check_balance(&self, roles: Roles) -> Result<(), String> {
+        let follows = self.load_balance_method.0 == Some(LoadBalance::FollowBootstrapRoom);
+        if follows && roles == Roles::Same && self.disaggregation_mode == EngineRole::Whole {
+            return Err("--load-balance-method follow_bootstrap_room needs requests with bootstrap rooms, which only \
+                        prefill and decode workers have; choose a --disaggregation-mode or another method"
+                .into());
+        }
+        Ok(())
     }
 
     fn check_bootstrap_ports(&self, flag: &str, count: u32) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! Defaults of flags, and words that become values.
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use protocol::duration;
 use simworker_core::cache::Eviction;
 use simworker_core::{
@@ -38,7 +38,14 @@ pub(super) fn roles() -> impl TypedValueParser<Value = EngineRole> {
 }
 
 pub(super) fn links() -> impl TypedValueParser<Value = Link> {
-    one_of(LINKS.iter().map(|preset| preset.name), link)
+    let words = LINKS.iter().map(|preset| PossibleValue::new(preset.name).help(describe(preset.link)));
+    PossibleValuesParser::new(words).try_map(|word| link(&word).ok_or("an unknown word"))
+}
+
+/// The numbers of a link.
+fn describe(link: Link) -> String {
+    let (gb_s, setup_ms) = (link.bytes_per_second / 1e9, link.setup_ns as f64 / 1e6);
+    format!("{gb_s} GB/s, shared by all transfers; {setup_ms} ms to set up each")
 }
 
 /// A way of balancing; none is the one that SGLang takes for the role.

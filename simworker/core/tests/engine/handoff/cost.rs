@@ -1,8 +1,8 @@
 //! What waits costs nothing: work is in proportion to events.
 
-use simworker_core::{Engine, EngineConfig, EngineRole};
+use simworker_core::{Engine, EngineConfig, EngineRole, RequestId};
 
-use super::world::{Act, Leg, World, config, lone, room_of, wanted, with_link};
+use super::world::{Act, Leg, World, config, lone, wanted, with_link};
 
 #[test]
 fn a_queue_that_cannot_move_makes_no_deadlines() {
@@ -14,7 +14,7 @@ fn a_queue_that_cannot_move_makes_no_deadlines() {
     engine.advance(0, &mut events);
     let served = wanted(&events);
     for (id, _) in &served {
-        assert!(engine.kv_arrived(0, room_of(*id), 0, &mut events));
+        assert!(engine.kv_arrived(0, RequestId(*id), 0, &mut events));
     }
     let mut calls = 0;
     while engine.totals().finished_requests == 0 {
@@ -45,10 +45,10 @@ fn thousands_wait_for_slots_for_kv_and_for_the_link() {
         world.at(5_000_000_000 + id, Leg::Prefill, Act::Abort(2 * id));
     }
     world.run_until(5_000_000_000);
-    let (sender, receiver) = (world.prefill.loads().handoff, world.decode.loads().handoff);
+    let (sender, receiver) = (world.loads(Leg::Prefill).handoff, world.loads(Leg::Decode).handoff);
     assert!(sender.inflight > 4_000 && receiver.transfer > 4_000, "{sender:?} {receiver:?}");
     world.run();
-    let (sender, receiver) = (world.prefill.totals(), world.decode.totals());
+    let (sender, receiver) = (&world.totals(Leg::Prefill)[0], &world.totals(Leg::Decode)[0]);
     assert_eq!((sender.finished_requests, receiver.finished_requests), (many, many));
     assert!(sender.aborted_requests <= many / 2 && receiver.aborted_requests > many / 3);
 }

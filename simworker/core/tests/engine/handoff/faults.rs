@@ -4,7 +4,7 @@ use simworker_core::{
     Engine, EngineConfig, EngineRole, Event, FinishReason, HandoffFault, Refusal, RequestId, Submit,
 };
 
-use super::world::{config, in_room, lone, room_of, with_link};
+use super::world::{config, in_room, lone, with_link};
 use crate::support::{a100, end, request};
 
 const TIMEOUT_NS: u64 = 300_000_000_000;
@@ -40,28 +40,14 @@ fn a_request_without_a_room_is_refused_where_there_is_a_hand_off() {
 }
 
 #[test]
-fn a_room_is_free_again_when_its_request_has_ended() {
-    for role in [EngineRole::Prefill, EngineRole::Decode] {
-        let (mut engine, mut events) = engine(role);
-        let in_one = |id| Submit { room: Some(7), ..lone(id, 100, 5) };
-        engine.submit(0, in_one(1), &mut events).unwrap();
-        let refusal = engine.submit(0, in_one(2), &mut events).unwrap_err();
-        assert_eq!((refusal.status(), refusal), (400, Refusal::RoomTaken { room: 7 }));
-        assert!(engine.abort(10, RequestId(1), &mut events));
-        engine.submit(10, in_one(2), &mut events).unwrap();
-        engine.check().unwrap();
-    }
-}
-
-#[test]
 fn a_prefill_engine_waits_300_s_for_the_decode_side() {
     let (mut prefill, mut events) = engine(EngineRole::Prefill);
     prefill.submit(5, lone(1, 100, 5), &mut events).unwrap();
     prefill.submit(6, lone(2, 100, 5), &mut events).unwrap();
     prefill.advance(6, &mut events);
     assert_eq!(prefill.next_deadline(), Some(5 + TIMEOUT_NS));
-    assert!(!prefill.kv_wanted(5 + TIMEOUT_NS, room_of(1), &mut events), "at that moment it has gone");
-    assert!(prefill.kv_wanted(5 + TIMEOUT_NS, room_of(2), &mut events));
+    assert!(!prefill.kv_wanted(5 + TIMEOUT_NS, RequestId(1), &mut events), "at that moment it has gone");
+    assert!(prefill.kv_wanted(5 + TIMEOUT_NS, RequestId(2), &mut events));
     assert_eq!(end(&events, 1).at_ns, 5 + TIMEOUT_NS);
     let (status, message) = error(&events, 1);
     assert_eq!(status, 500);
@@ -79,8 +65,8 @@ fn a_decode_engine_waits_300_s_for_kv() {
     decode.submit(8, lone(2, 100, 5), &mut events).unwrap();
     decode.advance(8, &mut events);
     assert_eq!(decode.next_deadline(), Some(7 + TIMEOUT_NS));
-    assert!(!decode.kv_arrived(7 + TIMEOUT_NS, room_of(1), 0, &mut events), "at that moment it has gone");
-    assert!(decode.kv_arrived(7 + TIMEOUT_NS, room_of(2), 0, &mut events));
+    assert!(!decode.kv_arrived(7 + TIMEOUT_NS, RequestId(1), 0, &mut events), "at that moment it has gone");
+    assert!(decode.kv_arrived(7 + TIMEOUT_NS, RequestId(2), 0, &mut events));
     assert_eq!(end(&events, 1).at_ns, 7 + TIMEOUT_NS);
     let (status, message) = error(&events, 1);
     assert_eq!(status, 500);
@@ -105,39 +91,6 @@ fn kv_that_is_freed_by_a_timeout_goes_to_the_next() {
 }
 
 #[test]
-fn what_came_too_early_is_forgotten_after_as_long() {
-    let remembered = |after_ns| {
-        let (mut prefill, mut events) = engine(EngineRole::Prefill);
-        assert!(!prefill.kv_wanted(3, room_of(1), &mut events), "nobody waits for it yet");
-        assert_eq!(prefill.next_deadline(), None);
-        prefill.submit(3 + after_ns, lone(1, 100, 5), &mut events).unwrap();
-        prefill.loads().handoff.bootstrap == 0
-    };
-    assert!(remembered(TIMEOUT_NS - 1));
-    assert!(!remembered(TIMEOUT_NS));
-    let (mut prefill, mut events) = engine(EngineRole::Prefill);
-    prefill.kv_wanted(0, room_of(1), &mut events);
-    assert!(!prefill.handoff_failed(1, room_of(1), HandoffFault::PeerLost, &mut events));
-    prefill.submit(2, lone(1, 100, 5), &mut events).unwrap();
-    assert_eq!(prefill.loads().handoff.bootstrap, 1, "who failed wants nothing any more");
-}
-
-#[test]
-fn no_more_than_so_many_rooms_are_remembered() {
-    let (mut prefill, mut events) = engine(EngineRole::Prefill);
-    for id in 0..=65_536 {
-        prefill.kv_wanted(id, room_of(id), &mut events);
-        prefill.kv_wanted(id, room_of(id), &mut events);
-    }
-    for id in [0, 1, 65_536] {
-        prefill.submit(65_537, lone(id, 100, 5), &mut events).unwrap();
-    }
-    assert_eq!(prefill.loads().handoff.bootstrap, 1, "the oldest is forgotten");
-    assert!(prefill.kv_wanted(65_537, room_of(0), &mut events));
-    prefill.check().unwrap();
-}
-
-#[test]
 fn a_failure_says_at_which_stage_and_why() {
     use EngineRole::{Decode, Prefill};
     use HandoffFault::{PeerLost, Transfer};
@@ -156,18 +109,18 @@ fn a_failure_says_at_which_stage_and_why() {
         let mut events = Vec::new();
         engine.submit(0, lone(1, 100, 5), &mut events).unwrap();
         if begun {
-            engine.kv_wanted(0, room_of(1), &mut events);
+            engine.kv_wanted(0, RequestId(1), &mut events);
             engine.advance(900_000_000, &mut events);
         }
         let at_ns = if begun { 950_000_000 } else { 0 };
-        assert!(engine.handoff_failed(at_ns, room_of(1), fault, &mut events));
+        assert!(engine.handoff_failed(at_ns, RequestId(1), fault, &mut events));
         let (status, message) = error(&events, 1);
         assert_eq!(status, 500);
         assert!(message.starts_with(stage) && message.contains("KVTransferError"), "{message}");
         assert_eq!(message.contains("Lost connection"), fault == PeerLost, "{message}");
         let totals = engine.totals();
         assert_eq!((totals.bootstrap_failed_requests, totals.transfer_failed_requests), counted, "{message}");
-        assert!(!engine.handoff_failed(960_000_000, room_of(1), fault, &mut events), "it has ended");
+        assert!(!engine.handoff_failed(960_000_000, RequestId(1), fault, &mut events), "it has ended");
         engine.check().unwrap();
         assert!(engine.is_idle() && engine.loads().used_tokens == 0);
     }
@@ -177,10 +130,10 @@ fn a_failure_says_at_which_stage_and_why() {
 fn a_failure_during_the_prefill_ends_it_with_the_result() {
     let (mut prefill, mut events) = engine(EngineRole::Prefill);
     prefill.submit(0, lone(1, 20_000, 5), &mut events).unwrap();
-    prefill.kv_wanted(0, room_of(1), &mut events);
+    prefill.kv_wanted(0, RequestId(1), &mut events);
     prefill.advance(1, &mut events);
-    assert!(prefill.handoff_failed(2, room_of(1), HandoffFault::Transfer, &mut events));
-    assert!(!prefill.handoff_failed(3, room_of(1), HandoffFault::Transfer, &mut events), "once is enough");
+    assert!(prefill.handoff_failed(2, RequestId(1), HandoffFault::Transfer, &mut events));
+    assert!(!prefill.handoff_failed(3, RequestId(1), HandoffFault::Transfer, &mut events), "once is enough");
     prefill.advance(TIMEOUT_NS, &mut events);
     assert_eq!(error(&events, 1).0, 500);
     assert_eq!(end(&events, 1).outputs, 0, "the second chunk is not computed");
@@ -192,10 +145,10 @@ fn what_a_decode_engine_has_got_cannot_fail_any_more() {
     let (mut decode, mut events) = engine(EngineRole::Decode);
     decode.submit(0, lone(1, 100, 50), &mut events).unwrap();
     decode.advance(0, &mut events);
-    assert!(decode.kv_arrived(1, room_of(1), 0, &mut events));
-    assert!(!decode.handoff_failed(1, room_of(1), HandoffFault::PeerLost, &mut events));
+    assert!(decode.kv_arrived(1, RequestId(1), 0, &mut events));
+    assert!(!decode.handoff_failed(1, RequestId(1), HandoffFault::PeerLost, &mut events));
     decode.advance(2, &mut events);
-    assert!(!decode.handoff_failed(3, room_of(1), HandoffFault::PeerLost, &mut events));
+    assert!(!decode.handoff_failed(3, RequestId(1), HandoffFault::PeerLost, &mut events));
     decode.advance(TIMEOUT_NS, &mut events);
     assert_eq!(end(&events, 1).reason, FinishReason::Length);
 }

@@ -1,8 +1,8 @@
 //! Who comes first on a decode engine.
 
-use simworker_core::{Engine, EngineConfig, EngineRole, Event, FinishReason, HandoffConfig};
+use simworker_core::{Engine, EngineConfig, EngineRole, Event, FinishReason, HandoffConfig, RequestId};
 
-use super::world::{config, lone, room_of, wanted};
+use super::world::{config, lone, wanted};
 use crate::support::{end, tokens};
 
 #[test]
@@ -14,7 +14,7 @@ fn a_prompt_that_does_not_fit_holds_up_all_behind_it() {
     }
     engine.advance(0, &mut events);
     assert_eq!(wanted(&events), [(0, 0)], "the third would fit");
-    assert!(engine.kv_arrived(1, room_of(0), 0, &mut events));
+    assert!(engine.kv_arrived(1, RequestId(0), 0, &mut events));
     engine.advance(10_000_000_000, &mut events);
     let freed = end(&events, 0).at_ns;
     assert_eq!(wanted(&events), [(0, 0), (1, freed), (2, freed)]);
@@ -31,8 +31,8 @@ fn who_has_its_kv_first_runs_first() {
     }
     engine.advance(0, &mut events);
     for (at_ns, id) in [(10, 2), (20, 0), (30, 1)] {
-        assert!(engine.kv_arrived(at_ns, room_of(id), 0, &mut events));
-        assert!(!engine.kv_arrived(at_ns, room_of(id), 0, &mut events), "KV comes once");
+        assert!(engine.kv_arrived(at_ns, RequestId(id), 0, &mut events));
+        assert!(!engine.kv_arrived(at_ns, RequestId(id), 0, &mut events), "KV comes once");
     }
     engine.advance(10_000_000_000, &mut events);
     let ends = [2, 0, 1].map(|id| end(&events, id).at_ns);
@@ -62,7 +62,7 @@ fn go_on(
     loop {
         for (id, at_ns) in wanted(events).split_off(given) {
             given += 1;
-            assert!(engine.kv_arrived(at_ns, room_of(id), 0, events));
+            assert!(engine.kv_arrived(at_ns, RequestId(id), 0, events));
         }
         let Some(due_ns) = engine.next_deadline() else { return };
         engine.advance(due_ns, events);

@@ -1,8 +1,8 @@
 //! How much KV a decode engine promises.
 
-use simworker_core::{Engine, EngineConfig, EngineRole, Event, HandoffConfig, Submit};
+use simworker_core::{Engine, EngineConfig, EngineRole, Event, HandoffConfig, RequestId, Submit};
 
-use super::world::{config, lone, room_of, wanted};
+use super::world::{config, lone, wanted};
 
 fn decode(kv_tokens: u64) -> EngineConfig {
     EngineConfig { kv_tokens, ..config(EngineRole::Decode) }
@@ -60,7 +60,7 @@ fn a_running_request_must_be_able_to_end_alone() {
         let mut events = Vec::new();
         engine.submit(0, lone(0, 1000, 4000), &mut events).unwrap();
         engine.advance(0, &mut events);
-        assert!(engine.kv_arrived(1, room_of(0), 0, &mut events));
+        assert!(engine.kv_arrived(1, RequestId(0), 0, &mut events));
         engine.advance(2_000_000_000, &mut events);
         // With n tokens of KV, 6000 − n are free, and n + 1 of the 5000 that it will have are there.
         engine.submit(2_000_000_000, lone(1, prompt, 10), &mut events).unwrap();
@@ -93,9 +93,9 @@ fn loads_tell_where_requests_wait_and_what_has_not_arrived() {
         engine.submit(0, lone(id, prompt, 300), &mut events).unwrap();
     }
     engine.advance(0, &mut events);
-    assert!(engine.kv_arrived(5, room_of(0), 0, &mut events));
+    assert!(engine.kv_arrived(5, RequestId(0), 0, &mut events));
     engine.advance(5, &mut events);
-    assert!(engine.kv_arrived(6, room_of(1), 0, &mut events));
+    assert!(engine.kv_arrived(6, RequestId(1), 0, &mut events));
     let loads = engine.loads();
     let queues = loads.handoff;
     assert_eq!((queues.prealloc, queues.transfer, queues.ready, queues.retracted), (2, 1, 1, 0));
@@ -116,7 +116,7 @@ fn a_cache_on_the_decode_side_is_an_option() {
         for at_ns in [0, 1_000_000_000] {
             engine.submit(at_ns, lone(0, 1000, 10), &mut events).unwrap();
             engine.advance(at_ns, &mut events);
-            assert!(engine.kv_arrived(at_ns, room_of(0), 0, &mut events));
+            assert!(engine.kv_arrived(at_ns, RequestId(0), 0, &mut events));
             engine.advance(at_ns + 900_000_000, &mut events);
             assert!(engine.is_idle());
             engine.check().unwrap();

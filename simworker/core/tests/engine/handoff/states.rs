@@ -2,7 +2,7 @@
 
 use simworker_core::{Engine, EngineConfig, EngineRole, Event, FinishReason, HandoffConfig, Pace, RequestId};
 
-use super::world::{config, lone, room_of, with_link};
+use super::world::{config, lone, with_link};
 use crate::support::end;
 
 const LATER_NS: u64 = 200_000_000_000;
@@ -55,11 +55,11 @@ fn while_it_waits_for_its_prefill() {
     let (mut engine, mut events) = prefill();
     for (at_ns, id) in [(0, 1), (10, 0)] {
         engine.submit(at_ns, lone(id, 100, 5), &mut events).unwrap();
-        engine.kv_wanted(at_ns, room_of(id), &mut events);
+        engine.kv_wanted(at_ns, RequestId(id), &mut events);
         engine.advance(at_ns, &mut events);
     }
     engine.submit(11, lone(2, 100, 5), &mut events).unwrap();
-    engine.kv_wanted(11, room_of(2), &mut events);
+    engine.kv_wanted(11, RequestId(2), &mut events);
     abort(&mut engine, 20, &mut events, &WAITING);
     assert_eq!(end(&events, 2).reason, FinishReason::Length, "others go on");
 }
@@ -69,7 +69,7 @@ fn while_it_is_prefilled() {
     for prompt in [100, 20_000] {
         let (mut engine, mut events) = prefill();
         engine.submit(0, lone(0, prompt, 5), &mut events).unwrap();
-        engine.kv_wanted(0, room_of(0), &mut events);
+        engine.kv_wanted(0, RequestId(0), &mut events);
         engine.advance(10, &mut events);
         // A whole prompt has its token with the result, a part of one has none.
         let outputs = u32::from(prompt == 100);
@@ -84,7 +84,7 @@ fn while_its_kv_is_on_its_way() {
     for prompt in [100, 20_000] {
         let (mut engine, mut events) = prefill();
         engine.submit(0, lone(0, prompt, 5), &mut events).unwrap();
-        engine.kv_wanted(0, room_of(0), &mut events);
+        engine.kv_wanted(0, RequestId(0), &mut events);
         while engine.loads().handoff.inflight == 0 {
             let due_ns = engine.next_deadline().unwrap();
             engine.advance(due_ns, &mut events);
@@ -109,10 +109,10 @@ fn decode(kv_tokens: u64) -> (Engine, Vec<Event>) {
 fn run(engine: &mut Engine, at_ns: u64, id: u64, prompt: u32, max_new: u32, events: &mut Vec<Event>) {
     engine.submit(at_ns, lone(id, prompt, max_new), events).unwrap();
     engine.advance(at_ns, events);
-    if !engine.kv_arrived(at_ns, room_of(id), 0, events) {
+    if !engine.kv_arrived(at_ns, RequestId(id), 0, events) {
         // It came during a step.
         engine.advance(at_ns + 100_000_000, events);
-        assert!(engine.kv_arrived(at_ns + 100_000_000, room_of(id), 0, events));
+        assert!(engine.kv_arrived(at_ns + 100_000_000, RequestId(id), 0, events));
     }
     engine.advance(at_ns + 200_000_000, events);
 }
@@ -139,7 +139,7 @@ fn while_its_kv_comes() {
     assert!(engine.abort(10, RequestId(0), &mut events));
     engine.advance(10, &mut events);
     assert_eq!(engine.loads().handoff.transfer, 1, "the next one gets its slots at once");
-    assert!(engine.kv_arrived(20, room_of(1), 0, &mut events));
+    assert!(engine.kv_arrived(20, RequestId(1), 0, &mut events));
     engine.advance(LATER_NS, &mut events);
     assert_eq!(end(&events, 0).reason, FinishReason::Abort { message: BETWEEN.message });
     assert_eq!(end(&events, 1).outputs, 5);
@@ -151,7 +151,7 @@ fn while_it_has_its_kv_and_has_not_joined() {
     let (mut engine, mut events) = decode(2_000);
     engine.submit(0, lone(0, 200, 5), &mut events).unwrap();
     run(&mut engine, 0, 1, 500, 100, &mut events);
-    assert!(engine.kv_arrived(300_000_000, room_of(0), 0, &mut events));
+    assert!(engine.kv_arrived(300_000_000, RequestId(0), 0, &mut events));
     assert_eq!(engine.loads().handoff.ready, 1);
     abort(&mut engine, 300_000_000, &mut events, &WAITING);
 }

@@ -1,4 +1,4 @@
-//! Random engines under random loads and faults: what must hold whatever happens.
+//! Random workers under random loads and faults: what must hold whatever happens.
 //!
 //! `ENGINE_SEED=17 cargo test -p simworker-core --test engine handoff::sweep` replays one seed.
 
@@ -7,25 +7,12 @@ use std::collections::BTreeMap;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use simworker_core::{
-    EngineConfig, EngineRole, EngineTotals, Event, FinishReason, HandoffConfig, HandoffFault, Link, Pace,
-    Schedule, Submit,
+    DpConfig, EngineConfig, EngineRole, EngineTotals, Event, FinishReason, HandoffConfig, HandoffFault, Link,
+    LoadBalance, Pace, Schedule, Submit,
 };
 
 use super::world::{Act, Leg, World, config, in_room};
-use crate::support::{request, tokens};
-
-const SEEDS: u64 = 200;
-
-fn seeds() -> Vec<u64> {
-    match std::env::var("ENGINE_SEED") {
-        Ok(seed) => vec![seed.parse().expect("ENGINE_SEED is a number")],
-        Err(_) => (0..SEEDS).collect(),
-    }
-}
-
-fn pick<T: Copy>(rng: &mut Pcg64, of: &[T]) -> T {
-    of[rng.random_range(0..of.len())]
-}
+use crate::support::{pick, request, seeds, tokens};
 
 fn draw_handoff(rng: &mut Pcg64) -> HandoffConfig {
     HandoffConfig {
@@ -56,7 +43,20 @@ fn draw_config(rng: &mut Pcg64, role: EngineRole, handoff: HandoffConfig) -> Eng
     }
 }
 
-/// What is done to both engines, and the requests by name.
+/// Ranks that an engine of this kind may be one of.
+fn draw_ranks(rng: &mut Pcg64, engine: &EngineConfig) -> DpConfig {
+    let size = pick(rng, &[1, 1, 2, 3]);
+    DpConfig {
+        size,
+        balance: pick(rng, &LoadBalance::ALL),
+        attention: rng.random() && engine.max_running >= size,
+    }
+}
+
+/// One of the two workers.
+type Worker = (EngineConfig, DpConfig);
+
+/// What is done to both workers, and the requests by name.
 struct Script {
     acts: Vec<(u64, Leg, Act)>,
     submits: BTreeMap<u64, Submit>,
@@ -92,9 +92,9 @@ fn draw_script(rng: &mut Pcg64) -> Script {
     Script { acts, submits, lossy: rng.random_bool(0.3), hop_ns: pick(rng, &[0, 0, 100_000]) }
 }
 
-fn play(prefill: &EngineConfig, decode: &EngineConfig, script: &Script, pace: Pace) -> World {
-    let paced = |config: &EngineConfig| EngineConfig { pace, ..config.clone() };
-    let mut world = World::new(paced(prefill), paced(decode));
+fn play(prefill: &Worker, decode: &Worker, script: &Script, pace: Pace) -> World {
+    let paced = |(engine, ranks): &Worker| (EngineConfig { pace, ..engine.clone() }, *ranks);
+    let mut world = World::of(paced(prefill), paced(decode));
     world.check_every = if pace == Pace::Step { 16 } else { 1 };
     world.hop_ns = script.hop_ns;
     if script.lossy {
@@ -107,19 +107,14 @@ fn play(prefill: &EngineConfig, decode: &EngineConfig, script: &Script, pace: Pa
     world
 }
 
-fn at_ns(event: &Event) -> u64 {
-    match event {
-        Event::FirstToken { at_ns, .. }
-        | Event::Step { at_ns, .. }
-        | Event::KvWanted { at_ns, .. }
-        | Event::KvSent { at_ns, .. }
-        | Event::Finish { at_ns, .. } => *at_ns,
-    }
-}
-
 /// Every request ends once with what it made; time does not go back; the books balance. Gives back how each ended.
-fn judge(script: &Script, leg: Leg, events: &[Event], totals: EngineTotals) -> BTreeMap<u64, FinishReason> {
-    assert!(events.iter().map(at_ns).is_sorted(), "time goes back");
+fn judge(
+    script: &Script,
+    leg: Leg,
+    events: &[Event],
+    totals: &[EngineTotals],
+) -> BTreeMap<u64, FinishReason> {
+    assert!(events.iter().map(Event::at_ns).is_sorted(), "time goes back");
     let (mut ended, mut outputs) = (BTreeMap::new(), 0);
     for event in events {
         let Event::Finish { id, reason, prompt_tokens, output_tokens, .. } = event else { continue };
@@ -133,7 +128,9 @@ fn judge(script: &Script, leg: Leg, events: &[Event], totals: EngineTotals) -> B
     }
     assert_eq!(ended.len(), script.submits.len(), "every request ends");
     assert_eq!(tokens(events), outputs);
-    assert_eq!((totals.generated_tokens, totals.finished_requests), (outputs, ended.len() as u64));
+    let sum = |of: fn(&EngineTotals) -> u64| totals.iter().map(of).sum::<u64>();
+    assert_eq!(sum(|totals| totals.generated_tokens), outputs);
+    assert_eq!(sum(|totals| totals.finished_requests), ended.len() as u64);
     ended
 }
 
@@ -144,6 +141,8 @@ struct Sum {
     bootstrap_failed: u64,
     transfer_failed: u64,
     aborted: u64,
+    /// Workers with several ranks.
+    of_ranks: u64,
 }
 
 #[test]
@@ -153,12 +152,16 @@ fn whatever_happens_every_request_ends_once_on_both_sides() {
         println!("seed {seed}");
         let mut rng = Pcg64::seed_from_u64(seed);
         let handoff = draw_handoff(&mut rng);
-        let prefill = draw_config(&mut rng, EngineRole::Prefill, handoff);
-        let decode = draw_config(&mut rng, EngineRole::Decode, handoff);
+        let [prefill, decode] = [EngineRole::Prefill, EngineRole::Decode].map(|role| {
+            let engine = draw_config(&mut rng, role, handoff);
+            let ranks = draw_ranks(&mut rng, &engine);
+            (engine, ranks)
+        });
         let script = draw_script(&mut rng);
         let stretch = play(&prefill, &decode, &script, Pace::Stretch);
-        let sender = judge(&script, Leg::Prefill, &stretch.prefill_events, stretch.prefill.totals());
-        let receiver = judge(&script, Leg::Decode, &stretch.decode_events, stretch.decode.totals());
+        let totals = [Leg::Prefill, Leg::Decode].map(|leg| stretch.totals(leg));
+        let sender = judge(&script, Leg::Prefill, &stretch.prefill_events, &totals[0]);
+        let receiver = judge(&script, Leg::Decode, &stretch.decode_events, &totals[1]);
         let step = play(&prefill, &decode, &script, Pace::Step);
         assert_eq!(stretch.prefill_events, step.prefill_events, "the paces differ");
         assert_eq!(stretch.decode_events, step.decode_events, "the paces differ");
@@ -167,7 +170,9 @@ fn whatever_happens_every_request_ends_once_on_both_sides() {
             assert!(*reason != FinishReason::Length || sent, "{id} has KV that nobody sent");
             sum.whole += u64::from(*reason == FinishReason::Length);
         }
-        for totals in [stretch.prefill.totals(), stretch.decode.totals()] {
+        let several = [prefill.1, decode.1].iter().filter(|ranks| ranks.size > 1).count();
+        sum.of_ranks += several as u64;
+        for totals in totals.iter().flatten() {
             sum.retractions += totals.retractions;
             sum.bootstrap_failed += totals.bootstrap_failed_requests;
             sum.transfer_failed += totals.transfer_failed_requests;
@@ -176,6 +181,7 @@ fn whatever_happens_every_request_ends_once_on_both_sides() {
     }
     if std::env::var_os("ENGINE_SEED").is_none() {
         assert!(sum.whole > 2_000 && sum.retractions > 50, "the sweep gets far: {sum:?}");
+        assert!(sum.of_ranks > 100, "{sum:?}");
         let failures = [sum.bootstrap_failed, sum.transfer_failed, sum.aborted];
         assert!(failures.iter().all(|count| *count > 200), "and much goes wrong: {sum:?}");
     }

@@ -44,7 +44,7 @@ fn a_lone_request_takes_prefill_then_transfer_then_decode() {
     let done = end(receiver, 1);
     assert_eq!((done.at_ns, done.outputs, done.queue_ns), (last.ns(), 100, arrived - 1_000));
     assert_eq!(receiver.len(), 1 + 1 + 99 + 1, "the slots, the first token, the others, the end");
-    assert_eq!(world.decode.totals().prefill_steps, 0);
+    assert_eq!(world.totals(Leg::Decode)[0].prefill_steps, 0);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_named_link_carries_the_kv_of_the_preset() {
         sent_ns(&world.prefill_events, 1),
         "one token needs no step"
     );
-    let loads = world.prefill.loads().handoff;
+    let loads = world.loads(Leg::Prefill).handoff;
     assert!((loads.transfer_ms - (1.0 + bytes / 20e6)).abs() < 1e-3, "{loads:?}");
     assert!((loads.transfer_gb_s - bytes / (1e6 + bytes / 20.0)).abs() < 1e-3, "{loads:?}");
 }
@@ -129,7 +129,7 @@ fn a_prefill_waits_for_the_decode_side_which_may_be_first() {
     late.at(0, Leg::Prefill, Act::Submit(lone(1, 700, 5)));
     late.at(50_000_000, Leg::Decode, Act::Submit(lone(1, 700, 5)));
     late.run_until(50_000_000);
-    let loads = late.prefill.loads();
+    let loads = late.loads(Leg::Prefill);
     assert_eq!((loads.handoff.bootstrap, loads.waiting, loads.total_tokens), (1, 1, 700));
     late.run();
     assert_eq!(first_ns(&late.prefill_events, 1), (Ticks::from_ns(50_000_000) + work).ns());

@@ -1,21 +1,22 @@
-//! A world of one prefill and one decode engine that carries what one says to the other.
+//! A world of a prefill and a decode worker, each of one rank or some, that carries what one says to the other.
 
 use std::collections::BTreeMap;
 
 use simworker_core::{
-    Engine, EngineConfig, EngineRole, Event, HandoffConfig, HandoffFault, Link, RequestId, Submit,
+    DpConfig, EngineConfig, EngineLoads, EngineRole, EngineTotals, Event, HandoffConfig, HandoffFault, Link,
+    Ranks, RequestId, Submit,
 };
 
 use crate::support::{a100, request};
 
-/// One of the two engines.
+/// One of the two workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leg {
     Prefill,
     Decode,
 }
 
-/// Something done to an engine from outside.
+/// Something done to a worker from outside.
 #[derive(Debug, Clone)]
 pub(super) enum Act {
     Submit(Submit),
@@ -25,19 +26,19 @@ pub(super) enum Act {
     Arrived(u64, u32),
 }
 
-/// Both engines, what is on its way to them, and what they have said.
+/// Both workers, what is on its way to them, and what they have said.
 #[derive(Debug)]
 pub(super) struct World {
-    pub(super) prefill: Engine,
-    pub(super) decode: Engine,
+    prefill: Ranks,
+    decode: Ranks,
     acts: BTreeMap<(u64, usize), (Leg, Act)>,
     next: usize,
     pub(super) prefill_events: Vec<Event>,
     pub(super) decode_events: Vec<Event>,
-    /// Whose messages between the engines are lost.
+    /// Whose messages between the workers are lost.
     pub(super) lost: fn(u64) -> bool,
     pub(super) hop_ns: u64,
-    /// After how many calls the engines are proven.
+    /// After how many calls the workers are proven.
     pub(super) check_every: usize,
     calls: usize,
     /// Events of both that have been carried.
@@ -73,9 +74,15 @@ pub(super) fn in_room(submit: Submit) -> Submit {
 
 impl World {
     pub(super) fn new(prefill: EngineConfig, decode: EngineConfig) -> Self {
+        let one = DpConfig::default();
+        Self::of((prefill, one), (decode, one))
+    }
+
+    /// With these ranks.
+    pub(super) fn of(prefill: (EngineConfig, DpConfig), decode: (EngineConfig, DpConfig)) -> Self {
         Self {
-            prefill: Engine::new(prefill).unwrap(),
-            decode: Engine::new(decode).unwrap(),
+            prefill: Ranks::new(prefill.0, prefill.1).unwrap(),
+            decode: Ranks::new(decode.0, decode.1).unwrap(),
             acts: BTreeMap::new(),
             next: 0,
             prefill_events: Vec::new(),
@@ -102,12 +109,32 @@ impl World {
     /// Goes on until nothing will happen any more.
     pub(super) fn run(&mut self) {
         self.run_until(u64::MAX);
-        for engine in [&mut self.prefill, &mut self.decode] {
-            engine.check().unwrap();
-            assert!(engine.is_idle());
-            assert_eq!(engine.loads().used_tokens, 0, "nothing is held when idle");
-            assert!(engine.flush());
+        for ranks in [&mut self.prefill, &mut self.decode] {
+            ranks.check().unwrap();
+            assert!(ranks.is_idle());
+            for rank in 0..ranks.size() {
+                assert_eq!(ranks.loads(rank).used_tokens, 0, "nothing is held when idle");
+            }
+            assert!(ranks.flush());
         }
+    }
+
+    fn ranks(&self, leg: Leg) -> &Ranks {
+        match leg {
+            Leg::Prefill => &self.prefill,
+            Leg::Decode => &self.decode,
+        }
+    }
+
+    /// The load of a worker's first rank.
+    pub(super) fn loads(&self, leg: Leg) -> EngineLoads {
+        self.ranks(leg).loads(0)
+    }
+
+    /// The counters of each rank.
+    pub(super) fn totals(&self, leg: Leg) -> Vec<EngineTotals> {
+        let ranks = self.ranks(leg);
+        (0..ranks.size()).map(|rank| ranks.totals(rank)).collect()
     }
 
     /// Goes on until nothing will happen before `end_ns`.
@@ -134,20 +161,20 @@ impl World {
 
     fn act(&mut self) {
         let ((now_ns, _), (leg, act)) = self.acts.pop_first().unwrap();
-        let (engine, events) = match leg {
+        let (ranks, events) = match leg {
             Leg::Prefill => (&mut self.prefill, &mut self.prefill_events),
             Leg::Decode => (&mut self.decode, &mut self.decode_events),
         };
         match act {
-            Act::Submit(submit) => engine.submit(now_ns, submit, events).unwrap(),
-            Act::Abort(id) => drop(engine.abort(now_ns, RequestId(id), events)),
-            Act::Fail(id, fault) => drop(engine.handoff_failed(now_ns, room_of(id), fault, events)),
-            Act::Wanted(id) => drop(engine.kv_wanted(now_ns, room_of(id), events)),
-            Act::Arrived(id, cached) => drop(engine.kv_arrived(now_ns, room_of(id), cached, events)),
+            Act::Submit(submit) => drop(ranks.submit(now_ns, submit, None, events).unwrap()),
+            Act::Abort(id) => drop(ranks.abort(now_ns, RequestId(id), events)),
+            Act::Fail(id, fault) => drop(ranks.handoff_failed(now_ns, room_of(id), fault, events)),
+            Act::Wanted(id) => drop(ranks.kv_wanted(now_ns, room_of(id), events)),
+            Act::Arrived(id, cached) => drop(ranks.kv_arrived(now_ns, room_of(id), cached, events)),
         }
     }
 
-    /// What the engines have said to each other since the last time is on its way.
+    /// What the workers have said to each other since the last time is on its way.
     fn carry(&mut self) {
         let (from_prefill, from_decode) = self.carried;
         self.carried = (self.prefill_events.len(), self.decode_events.len());
@@ -169,7 +196,7 @@ impl Act {
     }
 }
 
-/// What the other engine has to be told of an event.
+/// What the other worker has to be told of an event.
 fn message(event: &Event) -> Option<(u64, Leg, Act)> {
     match event {
         Event::KvWanted { id, room, at_ns, .. } => {

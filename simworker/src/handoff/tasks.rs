@@ -1,4 +1,4 @@
-//! Does what an engine needs to have done elsewhere, on the runtime that serves HTTP.
+//! Runs what an engine needs to have done elsewhere, on the runtime that serves HTTP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use hyper::{Method, StatusCode};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::Errand;
+use super::Task;
 use super::bootstrap::room_rank;
 use super::call::{Address, call};
 use super::fetch::fetch;
@@ -20,19 +20,19 @@ use crate::worker::Worker;
 const TRIES: u32 = 10;
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// Does the errands of a worker, all at the same time. `bootstrap` is its own bootstrap server, if it has one.
-pub(crate) async fn attend(
+/// Runs the tasks of a worker, all at the same time. `bootstrap` is its own bootstrap server, if it has one.
+pub(crate) async fn run(
     worker: Arc<Worker>,
-    mut errands: mpsc::UnboundedReceiver<Errand>,
+    mut tasks: mpsc::UnboundedReceiver<Task>,
     bootstrap: Option<SocketAddr>,
     speed: f64,
 ) {
     let peers = Peers::new(worker.life(), speed);
-    while let Some(errand) = errands.recv().await {
-        match (errand, bootstrap) {
-            (Errand::Fetch(wish), _) => drop(tokio::spawn(fetch(Arc::clone(&worker), peers.clone(), wish))),
-            (Errand::TellRank { room, rank }, Some(server)) => drop(tokio::spawn(tell(server, room, rank))),
-            (Errand::TellRank { .. }, None) => {}
+    while let Some(task) = tasks.recv().await {
+        match (task, bootstrap) {
+            (Task::Fetch(wish), _) => drop(tokio::spawn(fetch(Arc::clone(&worker), peers.clone(), wish))),
+            (Task::TellRank { room, rank }, Some(server)) => drop(tokio::spawn(tell(server, room, rank))),
+            (Task::TellRank { .. }, None) => {}
         }
     }
 }
