@@ -2,6 +2,7 @@
 //! load reports and the request record. Every other crate stands on this one; it stands on none.
 
 pub mod chat;
+pub mod dp_rank;
 pub mod duration;
 pub mod loads;
 pub mod openai;

@@ -10,9 +10,10 @@ mod aborted;
 mod frames;
 mod lists;
 
-pub use aborted::failure;
+pub use aborted::{Failed, HandOff, failure, hand_off, is_duplicate};
 pub use frames::Frames;
 pub use lists::InputLists;
+pub(crate) use lists::each_frame;
 
 use crate::splice::Member;
 use crate::view::Dialect;
@@ -54,11 +55,15 @@ pub struct Asked {
     pub input_logprobs: bool,
     /// The ids under which an engine knows its requests, if it says any.
     pub rids: Vec<String>,
+    /// The data-parallel rank that it names, if it is one: by its newer name, or else by its older one.
+    pub dp_rank: Option<u64>,
 }
 
 fields! {
     /// The fields of interest.
-    Fields { text, input_ids, input_embeds, prompt, n, sampling_params, return_logprob, rid }
+    Fields {
+        text, input_ids, input_embeds, prompt, n, sampling_params, return_logprob, rid, data_parallel_rank, routed_dp_rank,
+    }
 }
 
 // === impl Items ===
@@ -144,7 +149,8 @@ impl Asked {
             (None, _) => Items::Single,
         };
         let input_logprobs = dialect == Dialect::Generate && fields.return_logprob.is_some_and(says_true);
-        Ok(Self { items, input_logprobs, rids: fields.rid.map_or_else(Vec::new, rids) })
+        let dp_rank = number(fields.routed_dp_rank.or(fields.data_parallel_rank));
+        Ok(Self { items, input_logprobs, rids: fields.rid.map_or_else(Vec::new, rids), dp_rank })
     }
 }
 

@@ -19,6 +19,8 @@ pub struct RequestRecord {
     pub worker: Option<u32>,
     /// The worker that computed the prompt, where that is not the one that served it.
     pub prefill_worker: Option<u32>,
+    /// The data-parallel rank that computed the prompt, where the worker has several and tells.
+    pub rank: Option<u32>,
     /// Why the router chose that worker (a label of the policy).
     pub reason: String,
     /// Prompt length in tokens, as the engine counted.
@@ -48,6 +50,7 @@ impl RequestRecord {
             last_ns: sent_ns,
             worker: None,
             prefill_worker: None,
+            rank: None,
             reason: String::new(),
             prompt_tokens: 0,
             cached_tokens: 0,

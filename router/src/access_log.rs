@@ -34,6 +34,8 @@ pub(crate) struct Record<'a> {
     pub(crate) decision: Option<Decision<'a>>,
     /// That of the prefill leg, if there was one.
     pub(crate) prefill: Option<Decision<'a>>,
+    /// The leg of a pair that failed last, and its worker; a try that came after it may have gone well.
+    pub(crate) failed: Option<(&'static str, &'a str)>,
     /// As the router estimated.
     pub(crate) estimated_prompt_tokens: Option<u64>,
     /// As the engine told.
@@ -107,8 +109,13 @@ impl Record<'_> {
         }
         line.word("end", self.end);
         line.number("attempts", u64::from(self.attempts));
-        line.some(self.decision.as_ref(), |line, decision| decision.put(&Keys::ANSWERING, line));
+        let keys = if self.prefill.is_some() { Keys::DECODE } else { Keys::WHOLE };
+        line.some(self.decision.as_ref(), |line, decision| decision.put(&keys, line));
         line.some(self.prefill.as_ref(), |line, decision| decision.put(&Keys::PREFILL, line));
+        line.some(self.failed, |line, (leg, worker)| {
+            line.word("failed_leg", leg);
+            line.foreign("failed_worker", worker.as_bytes());
+        });
         for (key, count) in [
             ("estimated_prompt_tokens", self.estimated_prompt_tokens),
             ("prompt_tokens", self.prompt_tokens),
@@ -134,11 +141,16 @@ struct Keys {
 }
 
 impl Keys {
-    const ANSWERING: Self = Self {
+    const WHOLE: Self = Self {
         worker: "worker",
         policy: "policy",
         reason: "reason",
         matched: ["matched_chars", "prompt_chars", "predicted_cached_tokens"],
+    };
+    /// What decode workers have of a prompt is not what engines tell as cached.
+    const DECODE: Self = Self {
+        matched: ["decode_matched_chars", "decode_prompt_chars", "decode_predicted_cached_tokens"],
+        ..Self::WHOLE
     };
     const PREFILL: Self = Self {
         worker: "prefill_worker",

@@ -178,6 +178,8 @@ pub(crate) struct Settings {
     pub(crate) warm_up: Option<WarmUp>,
     /// How long the running requests of a worker that is taken out may go on.
     pub(crate) drain_timeout: Duration,
+    /// Whether there are to be prefill and decode workers.
+    pub(crate) expects_pairs: bool,
     /// How an engine is told which of its ranks a request is for.
     pub(crate) dp_rank_field: RankField,
 }

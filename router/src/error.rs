@@ -9,7 +9,7 @@ use router_core::Leg;
 
 mod legs;
 
-pub(crate) use legs::{Fault, Lack, code_of_answer};
+pub(crate) use legs::{Fault, Half, Lack, code_of_answer};
 
 use crate::body::Body;
 
@@ -85,9 +85,15 @@ pub(crate) enum Refusal {
     /// None of the workers that serve the model is healthy, and there are others.
     ModelDown { retry_after_secs: u64 },
     /// Nobody can have one leg of a request.
-    LegUnavailable { leg: Leg, lack: Lack, retry_after_secs: u64 },
+    LegUnavailable { leg: Half, lack: Lack, retry_after_secs: u64 },
     /// One leg of a request failed.
-    LegFailed { leg: Leg, fault: Fault },
+    LegFailed { leg: Half, fault: Fault },
+    /// The prefill worker has not answered, and the decode worker did not get from it what it needs.
+    HandOffFailed,
+    /// Two workers came to no first byte within `--first-byte-timeout-secs`, and nobody knows which of them hangs.
+    PairFirstByteTimeout,
+    /// The same within `--request-timeout-secs`.
+    PairTimeout,
     /// Every prefill worker has as many decode streams as `--decode-dispatch-limit` allows.
     DispatchLimit { retry_after_secs: u64 },
     /// The path is none that a prefill and a decode worker could serve together, and there are no regular workers.
@@ -131,17 +137,15 @@ impl Refusal {
     /// The leg that it is about, where there are two.
     pub(crate) fn leg(self) -> Leg {
         match self {
-            Self::LegFailed { leg, .. } | Self::LegUnavailable { leg, .. } => leg,
-            Self::DispatchLimit { .. } => Leg::Prefill,
+            Self::LegFailed { leg, .. } | Self::LegUnavailable { leg, .. } => leg.into(),
+            Self::DispatchLimit { .. } | Self::HandOffFailed => Leg::Prefill,
             _ => Leg::Whole,
         }
     }
 
     /// The same about one leg of a request.
     pub(crate) fn of_leg(self, leg: Leg) -> Self {
-        if leg == Leg::Whole {
-            return self;
-        }
+        let (Some(leg), false) = (Half::of(leg), self == Self::HandOffFailed) else { return self };
         match (Fault::of(self), Lack::of(self)) {
             (Some(fault), _) => Self::LegFailed { leg, fault },
             (None, Some((lack, retry_after_secs))) => Self::LegUnavailable { leg, lack, retry_after_secs },
@@ -320,6 +324,26 @@ impl Refusal {
             ),
             Self::LegUnavailable { leg, lack, .. } => legs::lack(leg, lack),
             Self::LegFailed { leg, fault } => legs::fault(leg, fault),
+            Self::HandOffFailed => Row::keeping(
+                S::BAD_GATEWAY,
+                "prefill_handoff_failed",
+                "The decode worker got nothing from the prefill worker assigned to this request, which has not answered. Try \
+                 again; the router's operator finds which in its log.",
+            ),
+            Self::PairFirstByteTimeout => Row::keeping(
+                S::GATEWAY_TIMEOUT,
+                "pair_first_byte_timeout",
+                "The two workers assigned to this request did not begin to answer in time; one of them hangs or has too much \
+                 to do. Try again later, or ask for less; the router's operator finds both in its log, and sets the limit \
+                 with --first-byte-timeout-secs.",
+            ),
+            Self::PairTimeout => Row::keeping(
+                S::GATEWAY_TIMEOUT,
+                "pair_timeout",
+                "The two workers assigned to this request did not answer within the router's time limit. Try again later, or \
+                 ask for less; the router's operator finds both in its log, and sets the limit with \
+                 --request-timeout-secs.",
+            ),
             Self::DispatchLimit { .. } => Row::keeping(
                 S::SERVICE_UNAVAILABLE,
                 "decode_dispatch_limit",

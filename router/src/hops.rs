@@ -18,26 +18,29 @@ const MOST: usize = 8;
 
 /// One process.
 #[derive(Debug, Clone)]
-pub(crate) struct Mark(HeaderValue);
+pub(crate) struct Mark {
+    value: HeaderValue,
+    number: u64,
+}
 
 impl Mark {
     /// That of a process which begins: another one every time, however alike they are started.
     pub(crate) fn new() -> Self {
-        let text = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
+        let number = RandomState::new().hash_one(std::process::id());
+        let text = format!("{number:016x}");
         // There is one for as long as the process runs. Copies of it, one with each request, then share no count of
         // references among the threads.
-        Self(HeaderValue::from_static(Box::leak(text.into_boxed_str())))
+        Self { value: HeaderValue::from_static(Box::leak(text.into_boxed_str())), number }
     }
 
     /// It as a number, for what has to differ between processes.
     pub(crate) fn number(&self) -> u64 {
-        let digits = self.0.to_str().unwrap_or_default();
-        u64::from_str_radix(digits, 16).unwrap_or_default()
+        self.number
     }
 
     /// Sends a request on.
     pub(crate) fn stamp(&self, headers: &mut HeaderMap) {
-        headers.append(HOPS, self.0.clone());
+        headers.append(HOPS, self.value.clone());
     }
 
     /// Looks where a request has been.
@@ -50,7 +53,7 @@ impl Mark {
         let lists = headers.get_all(HOPS).iter().map(HeaderValue::as_bytes);
         for mark in lists.flat_map(|list| list.split(|byte| *byte == b',')) {
             count += 1;
-            if count >= MOST || mark.trim_ascii() == self.0.as_bytes() {
+            if count >= MOST || mark.trim_ascii() == self.value.as_bytes() {
                 return Err(Refusal::Loop);
             }
         }
@@ -91,7 +94,7 @@ mod tests {
         there.judge(&headers).expect("it has not been there");
         there.stamp(&mut headers);
         assert_eq!(here.judge(&headers), Err(Refusal::Loop));
-        let list = format!("a, {} ,b", here.0.to_str().expect("text"));
+        let list = format!("a, {} ,b", here.value.to_str().expect("text"));
         assert_eq!(here.judge(&with(&[&list])), Err(Refusal::Loop));
     }
 

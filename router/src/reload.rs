@@ -1,6 +1,6 @@
 //! The configuration, read again while the router runs: after SIGHUP, and when its file has changed and is no longer being
-//! written. The list of workers, the policy and the policy's options are taken over; no request is lost by it. Everything
-//! else waits for the next start, and that is said. What cannot be read changes nothing.
+//! written. The list of workers, the policy and the policy's options, and when pairs are used are taken over; no request is lost by it.
+//! Everything else waits for the next start, and that is said. What cannot be read changes nothing.
 
 mod changes;
 mod watch;

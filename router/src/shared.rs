@@ -1,11 +1,12 @@
 //! What all threads share: the decision core, the prefix index, the fleet table and the metrics.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use router_core::ids::WorkerId;
-use router_core::{PerRole, Policies, PolicyError, RetryBudget, Role, Router, RouterConfig};
+use router_core::{PairPreference, PerRole, Policies, PolicyError, RetryBudget, Role, Router, RouterConfig};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
@@ -122,7 +123,7 @@ impl Shared {
             turns: Notify::new(),
             background: Background {
                 runtime: Handle::current(),
-                pool: Pool::new(config.threads, settings.timeouts.connect, tls, mark),
+                pool: Pool::new(config.threads, settings.timeouts.connect, tls, mark).for_questions(),
                 pools: config.threads + 1,
             },
             rounds: Rounds {
@@ -212,6 +213,15 @@ impl Shared {
         let signals = books.router.set_policies(self.clock.now_ns(), policies);
         self.belief.want(signals);
         self.metrics.set_policies(ids);
+        drop(books);
+        fleet::tell_unlike(self);
+    }
+
+    /// Goes on with another limit of decode streams and another preference for pairs.
+    pub(crate) fn set_pairing(&self, decode_dispatch_limit: Option<u32>, pair: PairPreference) {
+        let limit = decode_dispatch_limit.and_then(NonZeroU32::new);
+        self.books.lock().router.set_pairing(limit, pair);
+        self.dispatch.limit(limit.is_some());
     }
 
     /// The text of `/metrics` now.

@@ -13,6 +13,8 @@ pub struct Frames {
     open: Vec<bool>,
     /// The beginning of an event.
     held: Vec<u8>,
+    /// As much of it is known not to hold an event's end.
+    searched: usize,
 }
 
 impl Frames {
@@ -20,7 +22,7 @@ impl Frames {
     #[must_use]
     pub fn new(lists: InputLists) -> Self {
         let open = lists.present();
-        Self { lists, open, held: Vec::new() }
+        Self { lists, open, held: Vec::new(), searched: 0 }
     }
 
     /// Whether the rest passes as it comes.
@@ -32,25 +34,29 @@ impl Frames {
     /// Takes the next bytes; what goes on of the stream by that.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(bytes);
+        let held = std::mem::take(&mut self.held);
         let mut out = Vec::new();
-        let mut rest = std::mem::take(&mut self.held);
+        let mut begin = 0;
+        let mut from = std::mem::take(&mut self.searched);
         while self.open.contains(&true) {
-            let Some(end) = event_end(&rest) else {
-                if rest.len() > MAX_FRAME {
+            let Some(end) = event_end(&held, from) else {
+                if held.len() - begin > MAX_FRAME {
                     self.open.clear();
                     break;
                 }
-                self.held = rest;
+                self.held = if begin == 0 { held } else { held[begin..].to_vec() };
+                // An end has up to three bytes.
+                self.searched = self.held.len().saturating_sub(2);
                 return out;
             };
-            let after = rest.split_off(end);
-            match self.merged(&rest) {
+            let event = &held[begin..end];
+            match self.merged(event) {
                 Some(merged) => out.extend_from_slice(&merged),
-                None => out.extend_from_slice(&rest),
+                None => out.extend_from_slice(event),
             }
-            rest = after;
+            (begin, from) = (end, end);
         }
-        out.extend_from_slice(&rest);
+        out.extend_from_slice(&held[begin..]);
         out
     }
 
@@ -73,9 +79,8 @@ impl Frames {
     }
 }
 
-/// Where the event at the beginning of these bytes ends, with its blank line.
-fn event_end(bytes: &[u8]) -> Option<usize> {
-    let mut from = 0;
+/// Where the first event ends, with its blank line, that ends behind `from`.
+fn event_end(bytes: &[u8], mut from: usize) -> Option<usize> {
     loop {
         let at = from + memchr::memchr(b'\n', &bytes[from..])?;
         match &bytes[at + 1..] {

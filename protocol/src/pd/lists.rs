@@ -97,7 +97,7 @@ impl InputLists {
 }
 
 /// Calls `see` with each object of an answer, which may be a stream of them, and the place of the item that it is about.
-pub(super) fn each_frame(answer: &[u8], mut see: impl FnMut(usize, &[u8])) {
+pub(crate) fn each_frame(answer: &[u8], mut see: impl FnMut(usize, &[u8])) {
     if let Some(b'{' | b'[') = answer.trim_ascii_start().first() {
         return each_item(answer, see);
     }

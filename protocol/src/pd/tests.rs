@@ -154,6 +154,7 @@ fn the_prompts_lists_go_in_front_and_nothing_else_changes() {
 fn failures_within_an_answer_are_told() {
     let reason = |reason: &str| format!(r#"{{"text":"","meta_info":{{"finish_reason":{reason}}}}}"#);
     let abort = |status: &str| reason(&format!(r#"{{"type":"abort","message":"m","status_code":{status}}}"#));
+    let error = |members: &str| format!(r#"{{"error":{{"message":"no"{members}}}}}"#);
     for (answer, status) in [
         (abort("500"), Some(500)),
         (abort("503"), Some(503)),
@@ -162,19 +163,78 @@ fn failures_within_an_answer_are_told() {
         (abort("70000"), None),
         (reason(r#"{"type":"length","length":0}"#), None),
         (reason("null"), None),
-        (r#"{"error":{"message":"no","code":500}}"#.to_owned(), Some(500)),
-        (r#"{"error":{"message":"no","code":400}}"#.to_owned(), None),
-        (r#"{"error":{"message":"no"}}"#.to_owned(), Some(500)),
+        (error(r#","code":500"#), Some(500)),
+        (error(r#","code":400"#), Some(400)),
+        (error(r#","type":"503""#), Some(503)),
+        (error(r#","type":"InternalServerError""#), Some(500)),
+        (error(r#","code":"internal_server_error""#), Some(500)),
+        (error(r#","code":"context_length_exceeded","type":"invalid_request_error""#), Some(400)),
+        // As SGLang tells of a request that it cannot take.
+        (error(""), Some(400)),
+        (r#"{"error":{"message":"KVTransferError(lost)"}}"#.to_owned(), Some(500)),
+        (r#"{"error":"no"}"#.to_owned(), Some(400)),
         (r#"{"error":null}"#.to_owned(), None),
+        (r#"{"message":"no","type":"InternalServerError"}"#.to_owned(), None),
         (r#"{"text":"{\"error\":{}}"}"#.to_owned(), None),
         ("nonsense".to_owned(), None),
         (String::new(), None),
     ] {
-        assert_eq!(failure(answer.as_bytes()), status, "{answer}");
+        let told = |answer: String| failure(answer.as_bytes()).map(|failed| failed.status);
+        assert_eq!(told(answer.clone()), status, "{answer}");
         let good = reason("null");
-        assert_eq!(failure(format!("[{good},{answer}]").as_bytes()), status, "{answer} in a batch");
+        assert_eq!(told(format!("[{good},{answer}]")), status, "{answer} in a batch");
         let stream = format!("data: {good}\n\ndata: {answer}\n\ndata: [DONE]\n\n");
-        assert_eq!(failure(stream.as_bytes()), status, "{answer} in a stream");
+        assert_eq!(told(stream), status, "{answer} in a stream");
+    }
+}
+
+#[test]
+fn what_engines_say_of_a_failed_hand_off_is_told_apart_from_all_else() {
+    for (message, kind) in [
+        (
+            "Decode transfer failed: KVTransferError(Lost connection with prefill instance)",
+            Some(HandOff::LostPrefill),
+        ),
+        ("Losing connection with prefill instance (bootstrap_addr: a:1)", Some(HandOff::LostPrefill)),
+        ("Decode handshake failed for request rank=0 with exception x", Some(HandOff::Handshake)),
+        ("Decode transfer failed for request rank=0", Some(HandOff::Transfer)),
+        ("Could not fetch prefill parallel info from bootstrap_addr: a:1", Some(HandOff::Bootstrap)),
+        ("KVTransferError(bootstrap_room=7): aborted", Some(HandOff::Bootstrap)),
+        ("KVTransferError(7): aborted", Some(HandOff::Other)),
+        ("Out of memory", None),
+        ("", None),
+    ] {
+        let message = json!(message);
+        for answer in [
+            format!(r#"{{"object":"error","message":{message},"type":"500","code":500}}"#),
+            format!(r#"{{"error":{{"message":{message},"code":500}}}}"#),
+            format!(r#"{{"detail":{message}}}"#),
+            format!(r#"data: {{"error":{{"message":{message}}}}}"#),
+            format!(
+                r#"{{"meta_info":{{"finish_reason":{{"type":"abort","message":{message},"status_code":500}}}}}}"#
+            ),
+        ] {
+            assert_eq!(hand_off(answer.as_bytes()), kind, "{answer}");
+            let within = failure(answer.as_bytes());
+            assert!(within.is_none_or(|failed| failed.hand_off == kind), "{answer}");
+        }
+        assert_eq!(hand_off(format!(r#"{{"text":{message}}}"#).as_bytes()), None, "generated");
+    }
+}
+
+#[test]
+fn a_second_request_of_the_same_id_is_told_from_other_mistakes() {
+    for (message, expected) in [
+        ("Duplicate request ID detected: r-1", true),
+        ("Duplicate request IDs detected within the request: []", true),
+        ("The prompt says: Duplicate request ID", false),
+    ] {
+        for answer in [
+            json!({"error": {"message": message}}),
+            json!({"object": "error", "message": message, "code": 400}),
+        ] {
+            assert_eq!(is_duplicate(answer.to_string().as_bytes()), expected, "{answer}");
+        }
     }
 }
 
@@ -259,5 +319,19 @@ proptest! {
         let mut frames = Frames::new(lists);
         let out = [frames.push(head), frames.push(tail), frames.finish()].concat();
         prop_assert_eq!(out, bytes);
+    }
+}
+
+#[test]
+fn the_rank_is_that_of_the_newer_name_or_of_the_older_one() {
+    for (body, rank) in [
+        (r#"{"data_parallel_rank":1}"#, Some(1)),
+        (r#"{"routed_dp_rank":2,"data_parallel_rank":1}"#, Some(2)),
+        (r#"{"routed_dp_rank":null,"data_parallel_rank":1}"#, Some(1)),
+        (r#"{"data_parallel_rank":-1}"#, None),
+        (r#"{"data_parallel_rank":"1"}"#, None),
+        (r#"{"text":"a"}"#, None),
+    ] {
+        assert_eq!(asked(Dialect::Generate, body).dp_rank, rank, "{body}");
     }
 }

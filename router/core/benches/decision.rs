@@ -7,22 +7,23 @@ use router_core::ids::WorkerId;
 use router_core::index::Matches;
 use router_core::prompt::PromptView;
 use router_core::{
-    BreakerConfig, Outcome, Plan, PlanMatches, PlanRequest, PolicyConfig, Role, RouteRequest, Router,
-    RouterConfig, RoutingKeys, WarmUp, WorkerSpec,
+    BreakerConfig, Outcome, Plan, PlanMatches, PlanRequest, PolicyConfig, Role, Router, RouterConfig,
+    RoutingKeys, WarmUp, WorkerSpec,
 };
 
 const POLICIES: [&str; 4] = ["cache_aware", "power_of_two", "prefix_hash", "round_robin"];
 const MODEL: &str = "meta-llama/Llama-3.1-8B-Instruct";
 const FLEETS: [u32; 2] = [8, 500];
 
-fn request(router: &Router) -> RouteRequest<'static> {
-    RouteRequest {
-        scope: router.scopes(Some(MODEL)).ok().and_then(|scopes| scopes.regular).expect("it is known"),
+fn request(router: &Router) -> PlanRequest<'static> {
+    PlanRequest {
+        scopes: router.scopes(Some(MODEL)).expect("it is known"),
         prompt: PromptView::Text(&[b'x'; 1000]),
         prompt_tokens: 250,
         output_budget: None,
         keys: RoutingKeys::default(),
         exclude: &[],
+        prefers_pair: None,
     }
 }
 
@@ -48,13 +49,13 @@ fn router(policy: &str, workers: u32, cold: u32) -> Router {
 
 fn book(router: &mut Router, requests: u32) {
     for _ in 0..requests {
-        router.assign(0, &request(router), &Matches::default()).expect("a worker is there");
+        router.plan(0, &request(router), &PlanMatches::default()).expect("a worker is there");
     }
 }
 
-fn decide(router: &mut Router, now_ns: u64, matches: &Matches) {
+fn decide(router: &mut Router, now_ns: u64, matches: &PlanMatches) {
     let request = request(router);
-    let assignment = router.assign(now_ns, &request, matches).expect("a worker is there");
+    let assignment = router.plan(now_ns, &request, matches).expect("a worker is there").decode;
     router.first_token(now_ns, assignment.lease);
     black_box(router.finish(now_ns, assignment.lease, Outcome::Completed));
 }
@@ -63,7 +64,7 @@ fn decisions(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("decision");
     let mut bench = |name: &str, mut router: Router, workers: u32| {
         let owners = [1, 3, workers - 1].map(|worker| (WorkerId(worker), 900));
-        let matches = Matches::new(owners, 1000);
+        let matches = PlanMatches { regular: Matches::new(owners, 1000), ..PlanMatches::default() };
         let mut now_ns = 1;
         group.bench_function(BenchmarkId::new(name, workers), |bench| {
             bench.iter(|| {

@@ -15,7 +15,10 @@ use prompts::{Load, Prompts};
 use router_core::ids::ScopeId;
 use router_core::index::{IndexLimits, PrefixIndex};
 use router_core::prompt::PromptView;
-use router_core::{Outcome, PolicyConfig, Role, RouteRequest, Router, RouterConfig, RoutingKeys, WorkerSpec};
+use router_core::{
+    Outcome, PlanMatches, PlanRequest, PolicyConfig, Role, Router, RouterConfig, RoutingKeys, Scopes,
+    WorkerSpec,
+};
 
 const PROMPTS: usize = 1_000_000;
 const TENTH: usize = PROMPTS / 10;
@@ -49,19 +52,20 @@ fn router() -> Option<Router> {
 /// One request from its prompt to its end; how long that took.
 fn decide(router: &mut Router, index: &mut PrefixIndex, prompt: &[u8]) -> u64 {
     let prompt = PromptView::Text(prompt);
-    let request = RouteRequest {
-        scope: SCOPE,
+    let request = PlanRequest {
+        scopes: Scopes { regular: Some(SCOPE), ..Scopes::default() },
         prompt,
         prompt_tokens: PROMPT_TOKENS,
         output_budget: None,
         keys: RoutingKeys::default(),
         exclude: &[],
+        prefers_pair: None,
     };
     let begin = Instant::now();
-    let matches = index.lookup(SCOPE, prompt);
-    if let Ok(assignment) = router.assign(0, &request, &matches) {
-        index.credit(SCOPE, prompt, assignment.worker);
-        router.finish(0, assignment.lease, DONE);
+    let matches = PlanMatches { regular: index.lookup(SCOPE, prompt), ..PlanMatches::default() };
+    if let Ok(plan) = router.plan(0, &request, &matches) {
+        index.credit(SCOPE, prompt, plan.decode.worker);
+        router.finish(0, plan.decode.lease, DONE);
     }
     begin.elapsed().as_nanos() as u64
 }

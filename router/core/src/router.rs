@@ -13,6 +13,8 @@ mod seat;
 mod warm_up;
 mod workers;
 
+use std::num::NonZeroU32;
+
 pub use config::{PolicyError, RouterConfig};
 use doubt::Doubts;
 use seat::Seat;
@@ -20,12 +22,11 @@ pub use warm_up::WarmUp;
 pub use workers::WorkerView;
 
 use crate::fleet::{Fleet, PerRole, Role};
-use crate::index::Matches;
 use crate::ledger::loads::LoadReport;
 use crate::ledger::{Finished, LeaseId, Ledger, Outcome};
-use crate::plan::Scopes;
+use crate::plan::{PairPreference, Scopes};
 use crate::policy::{Policies, Reason, Signals};
-use crate::request::{Assignment, RouteRequest, UnknownModel, Unroutable};
+use crate::request::UnknownModel;
 use crate::{ScopeId, WorkerId};
 
 /// What would be booked.
@@ -89,6 +90,13 @@ impl Router {
         self.signals()
     }
 
+    /// Goes on with another limit of decode streams per prefill worker, `None` being any number, and with another preference for
+    /// pairs. What is booked stays.
+    pub fn set_pairing(&mut self, decode_dispatch_limit: Option<NonZeroU32>, pair: PairPreference) {
+        self.state.config.decode_dispatch_limit = decode_dispatch_limit.map(NonZeroU32::get);
+        self.state.config.pair = pair;
+    }
+
     /// How it was told to work.
     #[must_use]
     pub fn config(&self) -> &RouterConfig {
@@ -127,39 +135,6 @@ impl Router {
     #[must_use]
     pub fn has_workers(&self, scope: ScopeId) -> bool {
         self.state.fleet.workers_of(scope).is_some_and(|workers| !workers.members.is_empty())
-    }
-
-    /// Chooses a worker and books the request on it. `matches` is the index's answer for the request's prompt, or empty.
-    ///
-    /// # Errors
-    /// No worker can have the request; nothing is booked.
-    pub fn assign(
-        &mut self,
-        now_ns: u64,
-        request: &RouteRequest<'_>,
-        matches: &Matches,
-    ) -> Result<Assignment, Unroutable> {
-        let leg = {
-            let mut slot = None;
-            let draft = self.state.draft(&self.seats, now_ns, (request, matches), 0, &mut slot)?;
-            draft.settle(&mut self.seats)
-        };
-        Ok(self.enter(now_ns, leg, None))
-    }
-
-    /// What [`Router::assign`] would choose now.
-    ///
-    /// # Errors
-    /// As [`Router::assign`].
-    pub fn propose(
-        &self,
-        now_ns: u64,
-        request: &RouteRequest<'_>,
-        matches: &Matches,
-    ) -> Result<Proposal, Unroutable> {
-        let mut slot = None;
-        let draft = self.state.draft(&self.seats, now_ns, (request, matches), 0, &mut slot)?;
-        Ok(draft.proposal())
     }
 
     /// The first token of a leg came. False if its lease has ended.
@@ -221,6 +196,8 @@ impl Router {
     }
 }
 
+#[cfg(test)]
+mod alone;
 #[cfg(test)]
 mod breaker_tests;
 #[cfg(test)]

@@ -29,6 +29,7 @@ fn streamed() -> Record<'static> {
             matched: Some(Matched { chars: 4000, prompt_chars: 8000, predicted_tokens: 1000 }),
         }),
         prefill: None,
+        failed: None,
         estimated_prompt_tokens: Some(2000),
         prompt_tokens: Some(2010),
         cached_tokens: Some(996),
@@ -160,7 +161,7 @@ fn both_legs_are_told_each_under_names_of_its_own() {
         matched: Some(Matched { chars: 7, prompt_chars: 9, predicted_tokens: 2 }),
     };
     let decision = Decision { worker: "http://d", policy: "round_robin", reason: "in_turn", matched: None };
-    let line = json(&Record { decision: Some(decision), prefill: Some(prefill), ..refused() });
+    let line = json(&Record { decision: Some(decision), prefill: Some(prefill.clone()), ..refused() });
     for part in [
         r#""worker":"http://d","policy":"round_robin","reason":"in_turn","prefill_worker":"http://127.0.0.1:30002@1""#,
         r#""prefill_policy":"cache_aware","prefill_reason":"cache_hit","prefill_matched_chars":7"#,
@@ -168,4 +169,20 @@ fn both_legs_are_told_each_under_names_of_its_own() {
     ] {
         assert!(line.contains(part), "{line}");
     }
+    // What engines tell as cached is compared with what was expected of the prefill worker.
+    let (decision, prefill) = (Some(prefill.clone()), Some(Decision { matched: None, ..prefill }));
+    let line = json(&Record { decision, prefill, ..refused() });
+    assert!(
+        line.contains(
+            r#","decode_matched_chars":7,"decode_prompt_chars":9,"decode_predicted_cached_tokens":2"#
+        ),
+        "{line}"
+    );
+    assert!(!line.contains(r#","predicted_cached_tokens""#), "{line}");
+}
+
+#[test]
+fn the_leg_that_failed_last_is_named_with_its_worker() {
+    let line = text(&Record { failed: Some(("decode", "http://d b")), ..refused() });
+    assert!(line.contains(r#" failed_leg=decode failed_worker="http://d b" "#), "{line}");
 }

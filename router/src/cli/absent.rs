@@ -10,6 +10,12 @@ const TOKENS: &str =
 const TRACES: &str = "no traces are sent; see --access-log and the metrics";
 const PEERS: &str = "routers do not tell each other anything here; start each by itself";
 const MODULES: &str = "no modules are loaded here";
+const ROOM: &str = "pairs are not held back by what an engine has in its queues; --decode-dispatch-limit bounds the decode \
+                    streams of each prefill worker, and --max-concurrent-requests with --queue-size and \
+                    --queue-timeout-secs the requests under way";
+const ENCODERS: &str = "engines that encode images for others are not spoken to here; give --prefill engines that encode by \
+                        themselves";
+const RANKS: &str = "--dp-aware with --policy power_of_two chooses ranks by the tokens that they report";
 
 /// Names without the leading dashes, and what is said of them.
 const ABSENT: &[(&[&str], &str)] = &[
@@ -29,6 +35,17 @@ const ABSENT: &[(&[&str], &str)] = &[
     (&["enable-trace", "otlp-traces-endpoint"], TRACES),
     (&["enable-mesh", "mesh-server-name", "mesh-host", "mesh-port", "mesh-peer-urls"], PEERS),
     (&["enable-wasm"], MODULES),
+    (
+        &[
+            "prefill-max-inflight-requests-per-worker",
+            "prefill-queue-size",
+            "prefill-queue-timeout-secs",
+            "pd-admission-wait-secs",
+        ],
+        ROOM,
+    ),
+    (&["epd-disaggregation", "encode", "encode-policy", "encode-selector"], ENCODERS),
+    (&["dp-minimum-tokens-scheduler"], RANKS),
 ];
 
 /// What is said of those of these words that are options of the gateway that the router has not; `None`: none is.

@@ -9,7 +9,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 
 use super::SUBCOMMANDS;
 use super::breaker::BreakerArgs;
-use super::disaggregation::PairArgs;
+use super::disaggregation::{self, PairArgs, Rule};
 use super::file::File;
 use super::file_workers::FileWorker;
 use super::given::{Environment, Layer, Origin};
@@ -120,11 +120,15 @@ fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result
     let pairs = args.pairs.resolve()?;
     let fleet = args.workers.resolve(pairs.workers, file, &mut warnings)?;
     pairs.rule.check(&fleet.workers, &mut warnings)?;
+    disaggregation::warn_unused(pairs.decode_dispatch_limit, pairs.preference, &fleet.workers, &mut warnings);
     args.policy.check_workers(&policies, &fleet.workers, &mut warnings)?;
     args.ignored.warn(&mut warnings);
     let is_given =
         |id: &str| layer.origin(id).is_some() || matches.value_source(id) == Some(ValueSource::CommandLine);
     args.retries.warn(is_given, &mut warnings);
+    if is_given("dp_rank_field") && !fleet.dp_aware {
+        warnings.push("--dp-rank-field has no effect without --dp-aware".to_owned());
+    }
     let clients = args.traffic.resolve()?;
     if let Some(own) = fleet.workers.iter().find(|worker| worker.address.is_at(clients.listen)) {
         let problem = format!(
@@ -157,6 +161,7 @@ fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result
         cors: security.cors,
         warm_up: fleet.warm_up,
         drain_timeout: fleet.drain_timeout,
+        expects_pairs: pairs.rule == Rule::Both,
         dp_rank_field: fleet.dp_rank_field,
     };
     let process = args.process;

@@ -3,7 +3,7 @@
 use clap::{ArgAction, Args};
 use router_core::{PairPreference, Role};
 
-use super::readers::{whole, words};
+use super::readers::whole;
 use super::stop::Stop;
 use super::workers::{address, flag_of, plain};
 use crate::config::{BootstrapPort, StaticWorker};
@@ -45,7 +45,7 @@ pub(super) struct Pairs {
 }
 
 /// Who has to be there.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
     /// Nobody in particular.
     Free,
@@ -103,6 +103,42 @@ impl Rule {
     }
 }
 
+/// What was given, word by word. An argument that was left empty by mistake is a word too, so that it is told of.
+fn words(given: &[String]) -> impl Iterator<Item = &str> {
+    given.iter().flat_map(|argument| {
+        let is_empty = argument.trim().is_empty();
+        is_empty.then_some("").into_iter().chain(argument.split_whitespace())
+    })
+}
+
+/// Tells of flags about pairs that do nothing with the workers that are named.
+pub(super) fn warn_unused(
+    limit: Option<u32>,
+    preference: PairPreference,
+    workers: &[StaticWorker],
+    warnings: &mut Vec<String>,
+) {
+    let has = |role| workers.iter().any(|worker| worker.role.unwrap_or(Role::Regular) == role);
+    let missing = |roles: &[Role]| roles.iter().copied().find(|role| !has(*role));
+    let halves = [Role::Prefill, Role::Decode];
+    let all = [Role::Prefill, Role::Decode, Role::Regular];
+    for (flag, is_given, roles, purpose) in [
+        ("--decode-dispatch-limit", limit.is_some(), &halves[..], "bounds what pairs do"),
+        (
+            "--pd-least-uncached-tokens",
+            preference.least_uncached_tokens > 0,
+            &all,
+            "chooses between pairs and regular workers",
+        ),
+        ("--prefer-pd false", !preference.prefer, &all, "chooses between pairs and regular workers"),
+    ] {
+        if let Some(role) = missing(roles).filter(|_| is_given) {
+            let role = role.label();
+            warnings.push(format!("{flag} {purpose}, and no {role} workers are named so far"));
+        }
+    }
+}
+
 /// URLs, each with a port behind it or without.
 fn prefill(given: &[String]) -> Result<Vec<StaticWorker>, Stop> {
     let mut workers = Vec::<StaticWorker>::new();
@@ -126,7 +162,9 @@ fn port(word: &str) -> Result<BootstrapPort, Stop> {
     if word.eq_ignore_ascii_case("none") {
         return Ok(BootstrapPort::Unnamed);
     }
-    whole(1..=u16::MAX)(word).map(BootstrapPort::Given).map_err(|_| {
+    let digits = Some(word).filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()));
+    let port = digits.and_then(|digits| whole(1..=u16::MAX)(digits).ok());
+    port.map(BootstrapPort::Given).ok_or_else(|| {
         let problem = format!(
             "`{}` is neither a URL, with http:// before it, nor a bootstrap port",
             without_userinfo(word)

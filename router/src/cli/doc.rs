@@ -62,6 +62,26 @@ allowed or of no effect is an error with its line, and so is an option of anothe
 Each `[[workers]]` is one worker. They come after those of `worker_urls` in the section `[fleet]`, and of `prefill` and
 `decode` in the section `[disaggregation]`. On the command line `--prefill` takes the place of all prefill workers of the
 file, `--decode` of all decode workers, and `--worker-urls` of all others.
+
+Prefill and decode workers of which nothing else is to be said stand in lists, a prefill worker with its bootstrap port behind
+its URL, or without one, and then it is asked:
+
+```toml
+[policy]
+name = \"cache_aware\"
+decode_policy = \"power_of_two\"
+
+[disaggregation]
+pd_disaggregation = true
+prefill = [\"http://10.0.0.3:30000 8998\", \"http://10.0.0.4:30000\"]
+decode = [\"http://10.0.0.5:30000\", \"http://10.0.0.6:30000\"]
+decode_dispatch_limit = 64
+```
+
+Decode engines of SGLang keep no prefix cache unless they are started with `--disaggregation-decode-enable-radix-cache`: a
+`decode_policy` that goes by the load is the better choice then. The router warns where that is overlooked.
+
+What may be said of a worker in `[[workers]]`:
 ";
 
 #[test]
@@ -81,10 +101,18 @@ fn the_document_is_up_to_date() {
 
 #[test]
 fn the_example_of_the_document_is_a_file() {
-    let example = INTRODUCTION.split("```").nth(1).and_then(|block| block.strip_prefix("toml\n"));
-    let example = example.expect("an example").replace('…', "k");
-    let file = File::parse("example", &example, &args::command()).unwrap_or_else(|stop| panic!("{stop:?}"));
-    assert_eq!(file.workers.len(), 4);
+    let examples = INTRODUCTION.split("```").filter_map(|block| block.strip_prefix("toml\n"));
+    let examples: Vec<_> = examples.map(|example| example.replace('…', "k")).collect();
+    let parse = |example: &String| File::parse("example", example, &args::command());
+    let files = examples.iter().map(|example| parse(example).unwrap_or_else(|stop| panic!("{stop:?}")));
+    let tables: Vec<_> = files.map(|file| file.workers.len()).collect();
+    assert_eq!(tables, [4, 0]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("router.toml");
+    std::fs::write(&path, &examples[1]).expect("a file");
+    let line = ["router".into(), "--config".into(), path.into_os_string()].into_iter();
+    let pairs = args::parse(line, &|_| None).unwrap_or_else(|stop| panic!("{stop:?}"));
+    assert_eq!((pairs.config.workers.len(), pairs.warnings), (4, Vec::new()));
 }
 
 #[test]

@@ -164,10 +164,18 @@ pub(crate) fn begin(parsed: &Parsed) -> Result<(), Stop> {
 /// # Errors
 /// What is missing, with a remedy.
 pub(crate) fn open(config: &Config) -> Result<Opened, Stop> {
+    let count = |role| config.workers.iter().filter(|worker| worker.role == Some(role)).count();
+    let [prefill, decode] =
+        [Role::Prefill, Role::Decode].map(|role| Some(count(role)).filter(|count| *count > 0));
+    let policy = |role, count: Option<usize>| count.map(|_| config.policies.get(role).name());
     tracing::info!(
         policy = config.policies.get(Role::Regular).name(),
+        prefill_policy = policy(Role::Prefill, prefill),
+        decode_policy = policy(Role::Decode, decode),
         seed = config.seed,
         workers = config.workers.len(),
+        prefill_workers = prefill,
+        decode_workers = decode,
         "starting"
     );
     server::open(config).map_err(Stop::from)

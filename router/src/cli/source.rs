@@ -14,6 +14,9 @@ use crate::reload::Contents;
 /// The flags that say who the workers are.
 const WORKERS: [&str; 4] = ["worker_urls", "pd_disaggregation", "prefill", "decode"];
 
+/// The flags that say when pairs are used, and by how many decode streams.
+const PAIRING: [&str; 3] = ["decode_dispatch_limit", "prefer_pd", "pd_least_uncached_tokens"];
+
 /// The value of one flag.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Value {
@@ -51,16 +54,26 @@ pub(crate) struct FileMark {
 }
 
 impl Source {
-    /// The flags of which another one says something else, in the order of the help; without those of workers and policy.
+    /// The flags of which another one says something else, in the order of the help; without those of workers, policy and
+    /// pairs.
     pub(crate) fn changes(&self, other: &Self) -> Vec<String> {
-        let changed = self.differing(other).filter(|(_, value)| value.section != POLICY);
+        let is_taken_over = |value: &Value| value.section == POLICY || PAIRING.contains(&value.id.as_str());
+        let changed = self.differing(other).filter(|(_, value)| !is_taken_over(value));
         changed.map(|(_, value)| sections::flag(&value.id)).collect()
     }
 
     /// The options of policies of which another one says something else, each as `--flag from → to`.
     pub(crate) fn policy_changes(&self, other: &Self) -> Vec<String> {
-        let changed =
-            self.differing(other).filter(|(_, value)| value.section == POLICY && !is_policy(&value.id));
+        self.lines(other, |value| value.section == POLICY && !is_policy(&value.id))
+    }
+
+    /// The same of the flags that say when pairs are used.
+    pub(crate) fn pairing_changes(&self, other: &Self) -> Vec<String> {
+        self.lines(other, |value| PAIRING.contains(&value.id.as_str()))
+    }
+
+    fn lines(&self, other: &Self, which: impl Fn(&Value) -> bool) -> Vec<String> {
+        let changed = self.differing(other).filter(|(_, value)| which(value));
         let line = |(before, now): (&Value, &Value)| {
             let said =
                 |value: &Value| value.texts.as_ref().map_or("default".to_owned(), |texts| texts.join(" "));

@@ -54,6 +54,11 @@ impl Stop {
 impl Stop {
     /// What is wrong with a command line. Of options that the gateway has and the router has not, all are told at once.
     pub(super) fn of_line(error: clap::Error, arguments: &[OsString]) -> Self {
+        if let Some((flag, form, word)) = word_apart(&error, arguments) {
+            let problem =
+                format!("`{}` stands behind a value that was given with `=`", without_userinfo(&word));
+            return Self::wrong(flag, format!("{problem}; write {flag} {form}"));
+        }
         let unknown = match (error.kind(), error.get(ContextKind::InvalidArg)) {
             (ErrorKind::UnknownArgument, Some(ContextValue::String(argument))) => argument.as_str(),
             _ => return Self::from(error),
@@ -64,6 +69,23 @@ impl Stop {
         let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
         absent::of_gateway(words.iter().map(AsRef::as_ref)).map_or_else(|| Self::from(error), Self::Wrong)
     }
+}
+
+/// The flags that take several values, and how these are written.
+const SEVERAL: [(&str, &str); 3] =
+    [("--prefill", "URL PORT"), ("--decode", "URL URL"), ("--worker-urls", "URL URL")];
+
+/// The word behind `--flag=VALUE`, which takes no second one, with the flag and how its values are written.
+fn word_apart(error: &clap::Error, arguments: &[OsString]) -> Option<(&'static str, &'static str, String)> {
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return None;
+    }
+    let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
+    words.windows(2).find_map(|pair| {
+        let (name, _) = pair[0].split_once('=')?;
+        let (flag, form) = SEVERAL.iter().find(|(flag, _)| *flag == name)?;
+        (!pair[1].starts_with('-')).then(|| (*flag, *form, pair[1].to_string()))
+    })
 }
 
 /// A file that is of no use is a mistake of who named it.

@@ -5,6 +5,15 @@ use router_core::Leg;
 
 use super::{Refusal, Row};
 
+/// One of the two legs of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Half {
+    /// That which computes the prompt.
+    Prefill,
+    /// That which answers.
+    Decode,
+}
+
 /// How a leg failed that had a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -28,11 +37,32 @@ pub(crate) enum Lack {
     BreakersOpen,
 }
 
+impl Half {
+    /// `None` of one that is alone.
+    pub(crate) fn of(leg: Leg) -> Option<Self> {
+        match leg {
+            Leg::Prefill => Some(Self::Prefill),
+            Leg::Decode => Some(Self::Decode),
+            Leg::Whole => None,
+        }
+    }
+}
+
+impl From<Half> for Leg {
+    fn from(half: Half) -> Self {
+        match half {
+            Half::Prefill => Self::Prefill,
+            Half::Decode => Self::Decode,
+        }
+    }
+}
+
 impl Fault {
     /// That behind a refusal, also where there is one leg only.
     pub(crate) fn of(refusal: Refusal) -> Option<Self> {
         Some(match refusal {
             Refusal::LegFailed { fault, .. } => fault,
+            Refusal::HandOffFailed => Self::GivenUp,
             Refusal::ConnectFailed => Self::Connect,
             Refusal::ConnectTimeout => Self::ConnectTimeout,
             Refusal::FirstByteTimeout => Self::FirstByteTimeout,
@@ -156,19 +186,17 @@ macro_rules! fault {
     };
 }
 
-pub(super) const fn lack(leg: Leg, lack: Lack) -> Row {
+pub(super) const fn lack(leg: Half, lack: Lack) -> Row {
     match leg {
-        Leg::Prefill => lack!("prefill", lack),
-        Leg::Decode => lack!("decode", lack),
-        Leg::Whole => lack!("regular", lack),
+        Half::Prefill => lack!("prefill", lack),
+        Half::Decode => lack!("decode", lack),
     }
 }
 
-pub(super) const fn fault(leg: Leg, fault: Fault) -> Row {
+pub(super) const fn fault(leg: Half, fault: Fault) -> Row {
     match leg {
-        Leg::Prefill => fault!("prefill", fault),
-        Leg::Decode => fault!("decode", fault),
-        Leg::Whole => fault!("regular", fault),
+        Half::Prefill => fault!("prefill", fault),
+        Half::Decode => fault!("decode", fault),
     }
 }
 

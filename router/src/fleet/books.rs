@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use router_core::ids::WorkerId;
-use router_core::{Assignment, NoPlan, Plan, PlanMatches, PlanRequest, Router, WorkerSpec};
+use router_core::{Assignment, NoPlan, PlanMatches, PlanRequest, Router, WorkerSpec};
 
 use super::rank::{Layout, Rank};
 use super::{Identity, Member};
@@ -22,8 +22,19 @@ pub(crate) struct Books {
     known_ranks: HashMap<Identity, (Arc<Rank>, Arc<Member>)>,
 }
 
-/// A plan; the engine of its prefill leg, and that of the leg that answers.
-type Planned = (Plan, Option<Arc<Member>>, Arc<Member>);
+/// A plan whose legs are booked.
+pub(crate) struct Planned {
+    /// Who computes the prompt; `None` where the worker that answers does.
+    pub(crate) prefill: Option<PlannedLeg>,
+    pub(crate) decode: PlannedLeg,
+}
+
+/// One leg of it, and whose it is.
+pub(crate) struct PlannedLeg {
+    pub(crate) assignment: Assignment,
+    pub(crate) rank: Arc<Rank>,
+    pub(crate) member: Arc<Member>,
+}
 
 impl Books {
     pub(crate) fn new(router: Router) -> Self {
@@ -67,6 +78,11 @@ impl Books {
     /// Whose worker that is, of those that there are now.
     pub(crate) fn member_of(&self, worker: WorkerId) -> Option<Arc<Member>> {
         self.place(worker).map(|at| Arc::clone(&self.ranks[at].1))
+    }
+
+    /// The worker of this id, if it is one of those that there are now.
+    pub(crate) fn rank(&self, worker: WorkerId) -> Option<&Arc<Rank>> {
+        self.place(worker).map(|at| &self.ranks[at].0)
     }
 
     /// Whether this very registration is still there.
@@ -172,10 +188,12 @@ impl Books {
         matches: &PlanMatches,
     ) -> Result<Planned, NoPlan> {
         let plan = self.router.plan(now_ns, request, matches)?;
-        let engine = |assignment: Assignment| {
-            self.member_of(assignment.worker).expect("whoever is assigned is in the table")
+        let leg = |assignment: Assignment| {
+            let at = self.place(assignment.worker).expect("whoever is assigned is in the table");
+            let (rank, member) = &self.ranks[at];
+            PlannedLeg { assignment, rank: Arc::clone(rank), member: Arc::clone(member) }
         };
-        Ok((plan, plan.prefill.map(engine), engine(plan.decode)))
+        Ok(Planned { prefill: plan.prefill.map(leg), decode: leg(plan.decode) })
     }
 }
 

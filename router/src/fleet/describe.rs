@@ -244,8 +244,20 @@ fn facts(models: Option<&[u8]>, server: &Map<String, Value>, model: &Map<String,
         token_capacity: number("max_total_num_tokens").or_else(|| number("max_total_tokens")),
         version: one_of(&["version"]),
         instance: one_of(INSTANCE),
+        keeps_prefixes: keeps_prefixes(server),
         is_too_long: is_too_long.get(),
         barred: None,
+    }
+}
+
+/// Whether an engine has a prefix cache, by SGLang's flags: decode engines have one only where they are told to.
+fn keeps_prefixes(server: &Map<String, Value>) -> Option<bool> {
+    let flag = |key: &str| server.get(key).and_then(Value::as_bool);
+    let is_decode = server.get("disaggregation_mode").and_then(Value::as_str) == Some("decode");
+    match (flag("disable_radix_cache"), flag("disaggregation_decode_enable_radix_cache")) {
+        (Some(true), _) => Some(false),
+        (_, Some(is_on)) if is_decode => Some(is_on),
+        (is_off, _) => is_off.map(|is_off| !is_off),
     }
 }
 
@@ -285,6 +297,33 @@ mod tests {
         for has_server in [true, false] {
             assert!(most.1.clone().after(long.1.clone(), has_server).is_too_long, "it has been told");
             assert!(long.1.clone().after(most.1.clone(), has_server).is_too_long, "it is to be told");
+        }
+    }
+
+    #[test]
+    fn a_prefix_cache_is_there_unless_an_engine_says_otherwise() {
+        for (said, keeps) in [
+            ("{}", None),
+            (r#"{"disable_radix_cache":false}"#, Some(true)),
+            (r#"{"disable_radix_cache":true}"#, Some(false)),
+            (
+                r#"{"disaggregation_mode":"prefill","disable_radix_cache":false,"disaggregation_decode_enable_radix_cache":false}"#,
+                Some(true),
+            ),
+            (
+                r#"{"disaggregation_mode":"decode","disable_radix_cache":false,"disaggregation_decode_enable_radix_cache":false}"#,
+                Some(false),
+            ),
+            (
+                r#"{"disaggregation_mode":"decode","disable_radix_cache":false,"disaggregation_decode_enable_radix_cache":true}"#,
+                Some(true),
+            ),
+            (
+                r#"{"disaggregation_mode":"decode","disable_radix_cache":true,"disaggregation_decode_enable_radix_cache":true}"#,
+                Some(false),
+            ),
+        ] {
+            assert_eq!(facts(None, &object(said), &Map::new()).keeps_prefixes, keeps, "{said}");
         }
     }
 

@@ -3,7 +3,8 @@
 //!
 //! A verdict comes from a probe, or from a request that found nobody there. A worker that is out, that says it is
 //! unwell, or where nobody was found, is probed again soon: it is known to be gone, or to be back, within seconds however
-//! long the interval is. One that only does not answer in time may be busy, and has the whole interval.
+//! long the interval is. One that only does not answer in time may be busy, and has the whole interval, unless there was
+//! reason to doubt it ([`Member::inquire`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,18 +25,28 @@ pub(super) async fn watch(shared: &Arc<Shared>, member: &Arc<Member>, config: &H
     let mut streak = Streak { healthy: true, against: 0 };
     // Nobody was there for a moment: whoever is there next may be another one.
     let mut was_gone = false;
+    let mut is_doubted = false;
     let mut next = Instant::now() + config.interval;
+    let mut earliest = Instant::now();
     loop {
         let verdict = tokio::select! {
             biased;
             times = member.unreachable.next() => Verdict::Unreachable { times, why: None },
+            _ = member.doubted.next() => {
+                is_doubted = true;
+                next = next.min(earliest);
+                continue;
+            }
             () = tokio::time::sleep_until(next) => {
                 let verdict = ask(shared, member, config).await;
+                earliest = Instant::now() + HURRY;
                 let Some(verdict) = verdict else {
-                    next = Instant::now() + HURRY;
+                    next = earliest;
                     continue;
                 };
-                member.checks.note(matches!(verdict, Verdict::Good));
+                let is_good = matches!(verdict, Verdict::Good);
+                member.checks.note(is_good);
+                is_doubted &= !is_good;
                 next = Instant::now() + config.interval;
                 verdict
             }
@@ -53,7 +64,8 @@ pub(super) async fn watch(shared: &Arc<Shared>, member: &Arc<Member>, config: &H
             announce(&member.address.url, streak.healthy, &verdict);
             shared.set_healthy(member, streak.healthy);
         }
-        if !streak.healthy || matches!(verdict, Verdict::Unwell(_) | Verdict::Unreachable { .. }) {
+        let is_sign = matches!(verdict, Verdict::Unwell(_) | Verdict::Unreachable { .. });
+        if !streak.healthy || is_doubted || is_sign {
             next = next.min(Instant::now() + HURRY);
         }
     }

@@ -207,6 +207,13 @@ impl Member {
         named.or_else(by_place).map(|one| one.load)
     }
 
+    /// It has refused one of the ranks that it was believed to have: it is asked for them anew, also if it says that it is the same
+    /// as before.
+    pub(crate) fn doubt_ranks(&self) {
+        self.settled.lock().doubt();
+        self.inquire();
+    }
+
     /// The URL of the rank of this number, where it is addressed by rank; otherwise its own.
     pub(crate) fn url_of_rank(&self, number: Option<u64>) -> String {
         let ranks = self.ranks();

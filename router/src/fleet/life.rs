@@ -136,7 +136,7 @@ fn join(shared: &Shared, member: &Member) -> bool {
     let joined = member.advance(Stage::is_coming, Stage::Ready);
     if joined {
         shared.set_healthy(member, true);
-        tracing::info!(worker = %member.address.url, "ready");
+        tracing::info!(worker = %member.address.url, role = member.role().label(), "ready");
     }
     joined
 }

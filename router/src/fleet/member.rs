@@ -35,6 +35,8 @@ pub(crate) struct Member {
     pub(crate) unreachable: Sightings,
     /// Requests that failed there, or got no answer: reason to ask whether it is still the same one.
     pub(crate) lost: Sightings,
+    /// Reasons to probe it now; see [`Member::inquire`].
+    pub(super) doubted: Sightings,
     pub(crate) checks: HealthChecks,
     pub(crate) idle: IdleConnections,
     pub(crate) since: Instant,
@@ -90,6 +92,8 @@ pub(crate) struct Facts {
     pub(crate) version: Option<String>,
     /// What is another one after each start.
     pub(crate) instance: Option<String>,
+    /// Whether it keeps what it has computed of a prompt for the next ones that begin alike.
+    pub(crate) keeps_prefixes: Option<bool>,
     /// It said something that is too long to be taken over.
     pub(crate) is_too_long: bool,
     /// It does not say anything without a key, or to the one that it is sent: how it says so.
@@ -139,6 +143,7 @@ impl Member {
             address,
             unreachable: Sightings::default(),
             lost: Sightings::default(),
+            doubted: Sightings::default(),
             checks: HealthChecks::default(),
             idle: IdleConnections::new(pools),
             since: Instant::now(),
@@ -208,6 +213,17 @@ impl Member {
             *stage = (to, SystemTime::now());
         }
         may
+    }
+
+    /// It may be gone, or be another one than it was: it is asked what it is and is probed now, instead of at the next
+    /// interval. Costs next to nothing, and may be said by every request. Each of the two questions is under way once at
+    /// most, and at most once in a second.
+    ///
+    /// Such a probe counts as any other. While those that follow are without an answer they come a second apart. So an engine that
+    /// hangs leaves the rotation after the failure threshold times the probe's timeout and a second: 18 s by default.
+    pub(crate) fn inquire(&self) {
+        self.lost.note();
+        self.doubted.note();
     }
 
     /// A request there has ended, which the core has been told of.

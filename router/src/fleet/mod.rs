@@ -20,7 +20,7 @@ mod standing;
 mod unlike;
 
 pub(crate) use belief::Belief;
-pub(crate) use books::Books;
+pub(crate) use books::{Books, Planned, PlannedLeg};
 pub(crate) use identity::Identity;
 pub(crate) use leave::{Leave, SUCCESSION, drain, drain_all, drain_rank};
 pub(crate) use member::{Facts, Member, Stage, Terms};
@@ -29,7 +29,7 @@ pub(crate) use rank::{Layout, Rank};
 pub(crate) use register::{MAX_WORKERS, Registered, register, register_changed, set_terms};
 pub(crate) use roles::Bootstrap;
 pub(crate) use standing::Standing;
-pub(crate) use unlike::Unlike;
+pub(crate) use unlike::{Unlike, tell as tell_unlike};
 
 #[cfg(test)]
 mod tests;

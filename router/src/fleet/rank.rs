@@ -143,28 +143,6 @@ impl Member {
         self.ranks.0.read().layout
     }
 
-    /// The data-parallel rank that a request for this worker names; `None` where the engine chooses by itself, and of a worker
-    /// that it has no more.
-    pub(crate) fn rank_of(&self, worker: WorkerId) -> Option<u32> {
-        self.ranks.0.read().now.iter().find(|rank| rank.id == worker)?.number
-    }
-
-    /// What is counted of this worker of its. Of one that left long ago it is counted where nobody looks.
-    pub(crate) fn metrics_of(&self, worker: WorkerId) -> Arc<WorkerMetrics> {
-        self.rank(worker).map(|rank| Arc::clone(&rank.metrics)).unwrap_or_default()
-    }
-
-    /// The name of this worker of its: its URL, with the rank behind it.
-    pub(crate) fn url_of(&self, worker: WorkerId) -> Arc<str> {
-        self.rank(worker).map_or_else(|| Arc::from(&*self.address.url), |rank| Arc::clone(&rank.url))
-    }
-
-    /// One of its workers, or of those that it had.
-    fn rank(&self, worker: WorkerId) -> Option<Arc<Rank>> {
-        let ranks = self.ranks.0.read();
-        ranks.now.iter().chain(&ranks.former).find(|rank| rank.id == worker).cloned()
-    }
-
     /// These are its workers from now on; of those before, the ones that `is_busy` are remembered.
     pub(super) fn set_ranks(&self, layout: Layout, now: Vec<Arc<Rank>>, is_busy: impl Fn(WorkerId) -> bool) {
         let mut ranks = self.ranks.0.write();

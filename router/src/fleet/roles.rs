@@ -48,9 +48,14 @@ impl Member {
         self.look(|terms, facts| facts.role().filter(|_| terms.role.is_none()))
     }
 
+    /// What it does, as far as that is known.
+    pub(super) fn role(&self) -> Role {
+        self.look(role)
+    }
+
     /// Whether it does one half of requests only.
     pub(super) fn is_half(&self) -> bool {
-        self.look(|terms, facts| role(terms, facts) != Role::Regular)
+        self.role() != Role::Regular
     }
 
     /// Whether it is, as far as it says, still the worker that it was if this is said of it. One that does not say its role
@@ -85,10 +90,15 @@ impl Member {
         })
     }
 
-    /// How many ranks share its requests, at least 1.
+    /// How many ranks share its requests, at least 1; that many if it does not say it.
     pub(crate) fn dp_size(&self) -> u32 {
+        self.said_dp_size().unwrap_or(1)
+    }
+
+    /// How many ranks it says that share its requests.
+    pub(crate) fn said_dp_size(&self) -> Option<u32> {
         let size = self.look(|_, facts| facts.dp_size);
-        size.and_then(|size| u32::try_from(size).ok()).unwrap_or(1).max(1)
+        size.and_then(|size| u32::try_from(size).ok()).map(|size| size.max(1))
     }
 
     /// What was said of it that it says otherwise, and what can be done.

@@ -1,4 +1,5 @@
-//! Engines that are to hand over KV to one another and were started unlike: told in one line per model, when that is new.
+//! Engines that are to hand over KV to one another and were started unlike, or without what the policy of their role goes by:
+//! told in a line per model, when that is new.
 //! It is no reason to keep requests from them: what an engine can do with an unlike one is its own affair.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,7 @@ use crate::shared::Shared;
 
 /// What was told last, by model.
 #[derive(Debug, Default)]
-pub(crate) struct Unlike(Mutex<BTreeMap<Arc<str>, String>>);
+pub(crate) struct Unlike(Mutex<BTreeMap<Arc<str>, Vec<String>>>);
 
 /// The engines of one role that serve one model, as far as they must be like others.
 #[derive(Debug, Default)]
@@ -23,6 +24,9 @@ struct Pool {
     /// How those share requests among their ranks whose ranks the router does not choose, and decode workers cannot tell from
     /// the room.
     scattered: BTreeSet<String>,
+    /// Whether some of them keep nothing of a prompt for the next one, and whether some do.
+    forgets: bool,
+    remembers: bool,
 }
 
 /// A size that all engines of a model should have in common.
@@ -41,13 +45,14 @@ pub(super) fn is_news(before: &Facts, now: &Facts) -> bool {
     let matters = |facts: &Facts| {
         let Facts { disaggregation_mode, load_balance_method, model, .. } = facts;
         let sizes = SIZES.map(|size| (size.of)(facts));
-        (sizes, disaggregation_mode.clone(), load_balance_method.clone(), model.clone())
+        let words = [disaggregation_mode, load_balance_method, model].map(Clone::clone);
+        (sizes, words, facts.keeps_prefixes)
     };
     matters(before) != matters(now)
 }
 
-/// Tells what is wrong now, model by model, unless that is what was told last.
-pub(super) fn tell(shared: &Shared) {
+/// Tells what is wrong now, model by model, unless it was told already.
+pub(crate) fn tell(shared: &Shared) {
     // From before the look on: whoever looks later tells later.
     let mut told = shared.unlike.0.lock();
     let mut pools: BTreeMap<Arc<str>, [Pool; 2]> = BTreeMap::new();
@@ -60,10 +65,16 @@ pub(super) fn tell(shared: &Shared) {
         let model = worker.model.clone().unwrap_or_else(|| "unknown".into());
         pools.entry(model).or_default()[at].take(&worker);
     }
-    let wrong: BTreeMap<_, _> =
-        pools.into_iter().filter_map(|(model, pools)| Some((model, differences(&pools)?))).collect();
-    for (model, problem) in wrong.iter().filter(|(model, problem)| told.get(*model) != Some(*problem)) {
-        tracing::warn!(%model, "{problem}");
+    let followed = followed(shared);
+    let problems =
+        |pools: &[Pool; 2]| differences(pools).into_iter().chain(in_vain(pools, &followed)).collect();
+    let wrong: BTreeMap<Arc<str>, Vec<String>> =
+        pools.into_iter().map(|(model, pools)| (model, problems(&pools))).collect();
+    for (model, problems) in &wrong {
+        let is_told = |problem: &&String| told.get(model).is_some_and(|told| told.contains(problem));
+        for problem in problems.iter().filter(|problem| !is_told(problem)) {
+            tracing::warn!(%model, "{problem}");
+        }
     }
     *told = wrong;
 }
@@ -75,6 +86,8 @@ impl Pool {
         for (sizes, size) in self.sizes.iter_mut().zip(&SIZES) {
             sizes.extend((size.of)(&facts));
         }
+        self.forgets |= facts.keeps_prefixes == Some(false);
+        self.remembers |= facts.keeps_prefixes == Some(true);
         let method = facts.load_balance_method;
         let is_scattered = worker.role == Role::Prefill
             && member.layout() == Layout::Whole
@@ -85,6 +98,33 @@ impl Pool {
         }
         self.methods.extend(method.filter(|_| member.dp_size() > 1));
     }
+}
+
+/// The policies of prefill and of decode workers that follow prefixes.
+fn followed(shared: &Shared) -> [Option<&'static str>; 2] {
+    let router = &shared.books.lock().router;
+    [Role::Prefill, Role::Decode].map(|role| {
+        let follows = router.signals_of(role).prefix_index.is_some();
+        follows.then(|| router.config().policies.get(role).row().name)
+    })
+}
+
+/// What is wrong where a policy follows prefixes that engines do not keep: a line for each role.
+fn in_vain(pools: &[Pool; 2], followed: &[Option<&'static str>; 2]) -> Vec<String> {
+    let remedies = [
+        ("prefill", "start them without --disable-radix-cache"),
+        ("decode", "start them with --disaggregation-decode-enable-radix-cache"),
+    ];
+    let roles = remedies.into_iter().zip(pools).zip(followed);
+    let vain = roles.filter_map(|(((role, remedy), pool), policy)| {
+        let policy = policy.filter(|_| pool.forgets)?;
+        let some = if pool.remembers { "some " } else { "" };
+        Some(format!(
+            "{some}{role} workers keep no prefix cache, so {policy} gains nothing with them: give --{role}-policy power_of_two, or \
+             {remedy}"
+        ))
+    });
+    vain.collect()
 }
 
 /// What is wrong with the prefill and the decode workers of a model, in one line. What is not known is no difference.
@@ -141,7 +181,7 @@ mod tests {
     fn pool(tp: &[u64], dp: &[u64], methods: &[&str]) -> Pool {
         let methods = methods.iter().map(|method| (*method).to_owned()).collect();
         let sizes = [tp, dp].map(|sizes| sizes.iter().copied().collect());
-        Pool { sizes, methods, scattered: BTreeSet::new() }
+        Pool { sizes, methods, ..Pool::default() }
     }
 
     #[test]
@@ -165,6 +205,22 @@ mod tests {
                 assert!(said.contains(part) && said.contains("start them alike"), "no {part:?} in {said}");
             }
         }
+    }
+
+    #[test]
+    fn a_policy_that_follows_what_nobody_keeps_is_told_with_a_remedy() {
+        let forgets = || Pool { forgets: true, ..Pool::default() };
+        let told = |pools: [Pool; 2], followed| in_vain(&pools, &followed);
+        let both = [Some("cache_aware"); 2];
+        assert!(told([Pool::default(), Pool::default()], both).is_empty());
+        assert!(told([forgets(), forgets()], [None, None]).is_empty());
+        let said = told([Pool::default(), forgets()], both);
+        let expected = "decode workers keep no prefix cache, so cache_aware gains nothing with them: give --decode-policy \
+                        power_of_two, or start them with --disaggregation-decode-enable-radix-cache";
+        assert_eq!(said, [expected]);
+        assert_eq!(told([forgets(), forgets()], both).len(), 2);
+        let mixed = told([Pool::default(), Pool { remembers: true, ..forgets() }], both);
+        assert!(mixed[0].starts_with("some decode workers keep"), "{mixed:?}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! that has left disappear.
 
 mod page;
+mod pools;
 mod workers;
 
 use std::fmt;
@@ -60,6 +61,7 @@ impl Collector for Scrape {
         self.branches(&mut page)?;
         self.admission(&mut page)?;
         self.index(&mut page)?;
+        self.pools(&mut page)?;
         self.workers(&mut page)?;
         self.tries(&mut page)?;
         self.breakers(&mut page)?;
@@ -172,9 +174,13 @@ impl Scrape {
         let metrics = &self.metrics;
         let mut decisions = page.counter("smg_router_decisions", "Decisions by the policy's reason")?;
         for (row, reasons) in POLICIES.iter().zip(&metrics.decisions) {
-            for (reason, count) in reasons {
-                if self.is_shown(row, read(count)) {
-                    decisions.count(&[("policy", row.name), ("reason", reason)], read(count))?;
+            for (reason, counts) in reasons {
+                for (role, count) in Role::ALL.into_iter().zip(counts.iter()) {
+                    if self.is_shown(row, role, read(count)) {
+                        let labels =
+                            [("policy", row.name), ("reason", *reason), ("worker_type", role.label())];
+                        decisions.count(&labels, read(count))?;
+                    }
                 }
             }
         }
@@ -200,12 +206,15 @@ impl Scrape {
     /// The decisions once more, as the gateway counts them, and the routing keys behind them.
     fn branches(&self, page: &mut Page) -> fmt::Result {
         for (row, reasons) in POLICIES.iter().zip(&self.metrics.decisions) {
-            let is_shown = reasons.iter().any(|(_, count)| self.is_shown(row, read(count)));
+            let is_shown_of = |role: Role| {
+                reasons.iter().any(|(_, counts)| self.is_shown(row, role, read(counts.get(role))))
+            };
+            let is_shown = Role::ALL.into_iter().any(is_shown_of);
             let Some(name) = row.branch_metric.filter(|_| is_shown) else { continue };
             let help = format!("Decisions of {} by the branch that it took", row.name);
             let mut branches = page.counter(name, &help)?;
-            for (reason, count) in reasons {
-                branches.count(&[("branch", reason)], read(count))?;
+            for (reason, counts) in reasons {
+                branches.count(&[("branch", reason)], counts.iter().map(read).sum())?;
             }
         }
         let Some(keys) = self.live.remembered_keys else { return Ok(()) };
@@ -213,19 +222,15 @@ impl Scrape {
             .value(&[], keys)?;
         let help = "Routing keys that stick to the worker";
         let mut of_workers = page.gauge("smg_worker_routing_keys_active", help)?;
-        self.each_worker(|worker, _| {
-            of_workers.value(&[("worker", &worker.url)], worker.routing_keys.unwrap_or(0))
-        })
+        self.each_worker(|worker, _| of_workers.value(&worker.labels(), worker.routing_keys.unwrap_or(0)))
     }
 
-    /// Whether a count of this policy's is shown: of those that rule over nobody, what they did while they ruled.
-    fn is_shown(&self, policy: &PolicyRow, count: u64) -> bool {
-        let has = |role: Role| self.live.workers.iter().any(|worker| worker.role == role.label());
-        let is_empty = self.live.workers.is_empty();
-        let rules = |role: &Role| {
-            policy.name == self.metrics.policy(*role) && (has(*role) || is_empty && *role == Role::Regular)
-        };
-        count > 0 || Role::ALL.iter().any(rules)
+    /// Whether a count of this policy's over the workers of a role is shown: of a policy that rules over nobody, what it did
+    /// while it ruled.
+    fn is_shown(&self, policy: &PolicyRow, role: Role, count: u64) -> bool {
+        let has_any = || self.live.workers.iter().any(|worker| worker.role == role.label());
+        let stands_for_all = self.live.workers.is_empty() && role == Role::Regular;
+        count > 0 || policy.name == self.metrics.policy(role) && (stands_for_all || has_any())
     }
 
     /// Those of these counts of the policies that are shown of a worker of this role.
@@ -267,7 +272,7 @@ impl Scrape {
         page.counter("smg_router_index_evicted_chars", help)?.count(&[], index.evicted_chars)?;
         let mut chars =
             page.gauge("smg_worker_index_chars", "Characters believed to be in the worker's cache")?;
-        self.each_worker(|worker, _| chars.value(&[("worker", &worker.url)], worker.index_chars))
+        self.each_worker(|worker, _| chars.value(&worker.labels(), worker.index_chars))
     }
 
     fn retries(&self, page: &mut Page) -> fmt::Result {

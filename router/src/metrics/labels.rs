@@ -55,6 +55,8 @@ impl RequestError {
             | Refusal::HeadTimeout
             | Refusal::ConnectTimeout
             | Refusal::FirstByteTimeout
+            | Refusal::PairFirstByteTimeout
+            | Refusal::PairTimeout
             | Refusal::LegFailed {
                 fault: Fault::ConnectTimeout | Fault::FirstByteTimeout | Fault::Timeout,
                 ..
@@ -64,6 +66,7 @@ impl RequestError {
             | Refusal::UpstreamBroken
             | Refusal::UpstreamInvalid
             | Refusal::LegFailed { .. }
+            | Refusal::HandOffFailed
             | Refusal::NoWorkerAnswered
             | Refusal::WorkersUnwell
             | Refusal::Loop
@@ -126,7 +129,7 @@ impl WorkerError {
         match cause {
             Cause::Connect => Some(Self::Connect),
             Cause::Reset => Some(Self::ConnectionLost),
-            Cause::StaleConnection | Cause::Status(_) => None,
+            Cause::StaleConnection | Cause::Duplicate | Cause::OtherRanks | Cause::Status(_) => None,
         }
     }
 
@@ -202,6 +205,8 @@ pub(super) fn cause(cause: Cause) -> &'static str {
         Cause::Connect => "connect",
         Cause::StaleConnection => "stale_connection",
         Cause::Reset => "reset",
+        Cause::Duplicate => "duplicate_rid",
+        Cause::OtherRanks => "other_ranks",
         Cause::Status(408) => "status_408",
         Cause::Status(429) => "status_429",
         Cause::Status(500) => "status_500",

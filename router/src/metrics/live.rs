@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use router_core::index::IndexStats;
-use router_core::{BreakerView, Role, Tally};
+use router_core::{BreakerState, BreakerView, Role, Tally};
 
 use super::WorkerMetrics;
 use crate::fleet::Standing;
@@ -24,6 +24,8 @@ pub(crate) struct Live {
     pub(crate) dispatch_waiting: Option<u64>,
     /// How many routing keys the policy remembers, if it ever does.
     pub(crate) remembered_keys: Option<u64>,
+    /// There are to be prefill and decode workers, whoever is there.
+    pub(crate) expects_pairs: bool,
 }
 
 /// One worker.
@@ -35,6 +37,8 @@ pub(crate) struct WorkerRow {
     pub(crate) role: &'static str,
     pub(crate) model: Option<Arc<str>>,
     pub(crate) healthy: bool,
+    /// It may get requests: it is healthy, stays, and its breaker is not open.
+    pub(crate) available: bool,
     /// The word for how far it has come.
     pub(crate) state: &'static str,
     /// It is given more than its policy would give it.
@@ -48,8 +52,8 @@ pub(crate) struct WorkerRow {
     pub(crate) tokens: u64,
     /// Of a prefill worker: decode streams that go on with what it computed.
     pub(crate) decode_streams: Option<u64>,
-    /// Prompt tokens in flight without a first token.
-    pub(crate) queued_prefill_tokens: u64,
+    /// Prompt tokens in flight without a first token; `None` of a decode worker, which computes none of them.
+    pub(crate) queued_prefill_tokens: Option<u64>,
     /// Characters that the prefix index believes to be in its cache.
     pub(crate) index_chars: u64,
     pub(crate) breaker: BreakerView,
@@ -92,6 +96,7 @@ impl Live {
             role: worker.role.label(),
             model: worker.model,
             healthy: worker.healthy,
+            available: worker.takes_requests && worker.breaker.state != BreakerState::Open,
             state: worker.member.stage().label(),
             warming_up: worker.warming,
             diverted: worker.diverted,
@@ -99,7 +104,7 @@ impl Live {
             requests: worker.load.requests,
             tokens: worker.load.tokens,
             decode_streams: (worker.role == Role::Prefill).then_some(worker.decode_streams),
-            queued_prefill_tokens: worker.load.queued_prefill_tokens,
+            queued_prefill_tokens: (worker.role != Role::Decode).then_some(worker.load.queued_prefill_tokens),
             index_chars: chars(worker.rank.id).unwrap_or(0),
             breaker: worker.breaker,
             tally: worker.tally,
@@ -107,7 +112,8 @@ impl Live {
         let workers = workers.collect();
         let remembered_keys = shared.books.lock().router.remembered_keys().map(|keys| keys as u64);
         let dispatch_waiting = shared.dispatch.waiting();
-        Self { now_ns, workers, engines, index, queue, dispatch_waiting, remembered_keys }
+        let expects_pairs = shared.settings.expects_pairs;
+        Self { now_ns, workers, engines, index, queue, dispatch_waiting, remembered_keys, expects_pairs }
     }
 }
 

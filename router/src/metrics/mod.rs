@@ -53,8 +53,8 @@ pub(crate) struct Metrics {
     pub(crate) routes: Routes,
     pub(crate) in_flight: InFlight,
     pub(crate) cache: CacheMetrics,
-    /// By policy, by reason.
-    decisions: Vec<Vec<(&'static str, AtomicU64)>>,
+    /// By policy, by reason, by the role of the workers that were chosen among.
+    decisions: Vec<Vec<(&'static str, PerRole<AtomicU64>)>>,
     /// Requests to paths that are not proxied, by method and path.
     elsewhere: Table<(&'static str, &'static str)>,
     /// Response heads towards clients, and from workers.
@@ -131,7 +131,7 @@ impl Metrics {
             .map(|(at, name)| EndpointMetrics::new(name.clone(), group(name).unwrap_or(at), &durations));
         let endpoints: Vec<_> = endpoints.collect();
         let decisions =
-            POLICIES.iter().map(|row| row.reasons.iter().map(|reason| (*reason, AtomicU64::new(0))));
+            POLICIES.iter().map(|row| row.reasons.iter().map(|reason| (*reason, PerRole::default())));
         Arc::new(Self {
             policies: Mutex::new(policies),
             routes: Routes::new(endpoints.len(), &durations),
@@ -201,14 +201,14 @@ impl Metrics {
         self.admission.wait.observe(wait_ns);
     }
 
-    /// A request was assigned.
-    pub(crate) fn decided(&self, assignment: &Assignment) {
+    /// A leg of a request was assigned to a worker of this role.
+    pub(crate) fn decided(&self, role: Role, assignment: &Assignment) {
         let reason = assignment.reason.as_str();
         let mut reasons = self.decisions[assignment.policy.place()].iter();
         let of_reason = reasons.find(|(label, _)| *label == reason);
         debug_assert!(of_reason.is_some(), "the reason {reason} is not in the policy's row");
-        if let Some((_, count)) = of_reason {
-            increment(count);
+        if let Some((_, counts)) = of_reason {
+            increment(counts.get(role));
         }
     }
 

@@ -12,7 +12,7 @@ use super::histogram::{Bounds, Histogram};
 use super::labels::{Backend, RequestError};
 
 /// The label of requests whose model no worker has stated.
-const UNKNOWN: &str = "unknown";
+pub(super) const UNKNOWN: &str = "unknown";
 
 /// Most models that have rows of their own.
 const MAX_MODELS: usize = 64;

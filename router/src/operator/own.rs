@@ -1,5 +1,7 @@
 //! What the router answers by itself, in the gateway's shapes.
 
+use std::collections::BTreeMap;
+
 use http::{HeaderMap, StatusCode};
 use router_core::{BreakerState, Role};
 use serde::Serialize;
@@ -20,6 +22,8 @@ enum Readiness {
         total_workers: usize,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         empty_pools: Vec<&'static str>,
+        #[serde(skip_serializing_if = "Pools::is_empty")]
+        pools: Pools,
     },
     NotReady {
         status: &'static str,
@@ -27,7 +31,18 @@ enum Readiness {
         /// The roles for which there is nobody; in fleets without prefill and decode workers that goes without saying.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         empty_pools: Vec<&'static str>,
+        #[serde(skip_serializing_if = "Pools::is_empty")]
+        pools: Pools,
     },
+}
+
+/// How many workers there are, by role; empty in fleets without prefill and decode workers.
+type Pools = BTreeMap<&'static str, PoolCount>;
+
+#[derive(Serialize)]
+struct PoolCount {
+    healthy_workers: usize,
+    total_workers: usize,
 }
 
 /// `/health`, `/healthz` and `/liveness`: the process answers.
@@ -44,7 +59,7 @@ pub(crate) fn version() -> Answer {
 /// breakers: a regular one, or a prefill and a decode worker. And the router is not about to stop.
 pub(crate) fn readiness(shared: &Shared) -> Answer {
     if shared.has_come_to(Stop::Leave) {
-        return not_ready("shutting down".to_owned(), Vec::new());
+        return not_ready("shutting down".to_owned(), Vec::new(), Pools::new());
     }
     let now_ns = shared.clock.now_ns();
     let mut pools = Role::ALL.map(|role| (role, Pool::default()));
@@ -78,18 +93,29 @@ fn judge(pools: [(Role, Pool); 3]) -> Answer {
             healthy_workers: sum(|pool| pool.able),
             total_workers: sum(|pool| pool.total),
             empty_pools: lacking.iter().filter(|_| has_pairs).map(|(role, _)| role.label()).collect(),
+            pools: counts(pools),
         };
         return reply::json(&ready);
     }
     if !has_pairs {
-        return not_ready(regular.lack(""), Vec::new());
+        return not_ready(regular.lack(""), Vec::new(), Pools::new());
     }
     if regular.total > 0 {
         lacking.insert(0, (Role::Regular, regular));
     }
     let reasons = lacking.iter().map(|(role, pool)| pool.lack(&format!("{} ", role.label())));
     let reason = reasons.collect::<Vec<_>>().join("; ");
-    not_ready(reason, lacking.iter().map(|(role, _)| role.label()).collect())
+    not_ready(reason, lacking.iter().map(|(role, _)| role.label()).collect(), counts(pools))
+}
+
+/// Those of the pools of which there is something to tell: of pairs both.
+fn counts(pools: [(Role, Pool); 3]) -> Pools {
+    let [_, pair @ ..] = pools;
+    let has_pairs = pair.iter().any(|(_, pool)| pool.total > 0);
+    let told =
+        pools.into_iter().filter(|(role, pool)| has_pairs && (*role != Role::Regular || pool.total > 0));
+    let count = |pool: Pool| PoolCount { healthy_workers: pool.able, total_workers: pool.total };
+    told.map(|(role, pool)| (role.label(), count(pool))).collect()
 }
 
 impl Pool {
@@ -103,8 +129,8 @@ impl Pool {
     }
 }
 
-fn not_ready(reason: String, empty_pools: Vec<&'static str>) -> Answer {
-    let body = Readiness::NotReady { status: "not ready", reason, empty_pools };
+fn not_ready(reason: String, empty_pools: Vec<&'static str>, pools: Pools) -> Answer {
+    let body = Readiness::NotReady { status: "not ready", reason, empty_pools, pools };
     reply::json_with(StatusCode::SERVICE_UNAVAILABLE, &body)
 }
 

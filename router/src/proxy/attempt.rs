@@ -1,16 +1,19 @@
 //! One try at one worker: the request that goes out, and why no response head came back.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header, request};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use router_core::{Cause, Leg, Outcome};
+use protocol::pd::{self, HandOff};
+use router_core::{Cause, Outcome};
 
 use crate::client::Turn;
-use crate::error::{Fault, Refusal};
+use crate::error::{Fault, Half, Refusal};
 use crate::fleet::Member;
+use crate::metrics::WorkerError;
 use crate::request_id::REQUEST_ID;
 use crate::server::Context;
 use crate::upstream::{Connection, NoAnswer, exchange};
@@ -31,8 +34,20 @@ pub(crate) enum Failure {
     #[error("the connection was lost after a response head: {0}")]
     BrokeOff(#[source] hyper::Error),
     /// Of one of two legs, in an answer of success.
-    #[error("the engine has given it up with status {status}")]
-    GivenUp { leg: Leg, status: u16 },
+    #[error("the engine has given it up with status {}", .failed.status)]
+    GivenUp { leg: Half, failed: pd::Failed },
+    /// Of the prefill leg, which has not answered: this is what decode says of it, with this status.
+    #[error("silent, and the decode worker says of the hand-off: {said}")]
+    HandOff { said: HandOff, status: u16 },
+    /// Of the prefill leg.
+    #[error("still silent {} s after the end of the decode worker's answer", .grace.as_secs())]
+    Lingering { grace: Duration },
+    /// Of one of two legs, at an engine to which an earlier try was sent.
+    #[error("it has not finished with an earlier try of the same request")]
+    Duplicate { leg: Half },
+    /// It was started anew with others, or with another number of them.
+    #[error("the engine has other ranks than it had")]
+    OtherRanks,
     #[error("the request's body is no JSON object")]
     NoObject,
     #[error("the request's body asks for too many answers")]
@@ -49,12 +64,13 @@ pub(super) async fn attempt(
     member: &Member,
     request: Request<Full<Bytes>>,
 ) -> Result<(Connection, Response<Incoming>), Failure> {
-    let exchanged = exchange(&context.pool, member, request);
+    // In one place: handed on by value, it would be there twice.
+    let mut exchanged = pin!(exchange(&context.pool, member, request));
     let timeouts = &context.shared.settings.timeouts;
     let begun = Instant::now();
     let tried = tokio::select! {
         biased;
-        tried = within(timeouts.first_byte, exchanged) => tried,
+        tried = within(timeouts.first_byte, exchanged.as_mut()) => tried,
         () = turn.deadline() => Err(Failure::TimedOut { hurried: begun.elapsed() < timeouts.request / 2 }),
     };
     tried.and_then(Failure::of_answer)
@@ -98,10 +114,15 @@ impl Failure {
             }
             Self::NoAnswer(NoAnswer::Silent { reused: false, .. }) | Self::BrokeOff(_) => Some(Cause::Reset),
             Self::NoAnswer(NoAnswer::Silent { reused: true, .. }) => Some(Cause::StaleConnection),
-            Self::GivenUp { status, .. } => Some(Cause::Status(*status)),
+            Self::GivenUp { failed: pd::Failed { status, .. }, .. } | Self::HandOff { status, .. } => {
+                Some(Cause::Status(*status))
+            }
+            Self::Duplicate { .. } => Some(Cause::Duplicate),
+            Self::OtherRanks => Some(Cause::OtherRanks),
             Self::NoAnswer(NoAnswer::Broken(_))
             | Self::NoFirstByte
             | Self::TimedOut { .. }
+            | Self::Lingering { .. }
             | Self::Invalid(_)
             | Self::NoObject
             | Self::TooManyItems => None,
@@ -114,8 +135,12 @@ impl Failure {
         match self {
             Self::NoAnswer(NoAnswer::Silent { reused: true, .. } | NoAnswer::Unsent) => Outcome::Refused,
             Self::NoAnswer(missing @ NoAnswer::Connect(_)) if !missing.is_nobody_there() => Outcome::Refused,
-            Self::GivenUp { status, .. } => Outcome::of_status(*status),
-            Self::TimedOut { hurried: true } | Self::NoObject | Self::TooManyItems => Outcome::Refused,
+            Self::GivenUp { failed, .. } => Outcome::of_status(failed.status),
+            Self::TimedOut { hurried: true }
+            | Self::Duplicate { .. }
+            | Self::OtherRanks
+            | Self::NoObject
+            | Self::TooManyItems => Outcome::Refused,
             _ => Outcome::Failed,
         }
     }
@@ -126,12 +151,40 @@ impl Failure {
             Self::NoAnswer(missing) => missing.refusal(),
             Self::NoFirstByte => Refusal::FirstByteTimeout,
             Self::TimedOut { .. } => Refusal::UpstreamTimeout,
-            Self::Invalid(_) => Refusal::UpstreamInvalid,
+            Self::Invalid(_) | Self::OtherRanks => Refusal::UpstreamInvalid,
             Self::BrokeOff(_) => Refusal::UpstreamBroken,
             Self::GivenUp { leg, .. } => Refusal::LegFailed { leg: *leg, fault: Fault::GivenUp },
+            Self::HandOff { .. } => Refusal::HandOffFailed,
+            Self::Lingering { .. } => Refusal::LegFailed { leg: Half::Prefill, fault: Fault::Timeout },
+            Self::Duplicate { leg } => Refusal::LegFailed { leg: *leg, fault: Fault::Broken },
             Self::NoObject => Refusal::NoObject,
             Self::TooManyItems => Refusal::TooManyItems,
         }
+    }
+}
+
+impl Failure {
+    /// What the client is told where neither of two legs is known to be the one.
+    pub(super) fn refusal_of_pair(&self) -> Refusal {
+        match self {
+            Self::NoFirstByte => Refusal::PairFirstByteTimeout,
+            Self::TimedOut { .. } => Refusal::PairTimeout,
+            _ => self.refusal(),
+        }
+    }
+
+    /// What it is in the metrics of its worker; `None` if nothing is wrong with that.
+    pub(super) fn error(&self) -> Option<WorkerError> {
+        match self {
+            Self::GivenUp { failed, .. } if failed.status < 500 => None,
+            Self::Duplicate { .. } | Self::OtherRanks => None,
+            _ => WorkerError::of_refusal(self.refusal()),
+        }
+    }
+
+    /// Whether an answer told of it, so that it counts whether another try follows or not.
+    pub(super) fn is_told(&self) -> bool {
+        matches!(self, Self::GivenUp { .. } | Self::HandOff { .. })
     }
 }
 
@@ -143,16 +196,11 @@ pub(crate) fn upstream_request(
     member: &Member,
     id: &HeaderValue,
 ) -> Request<Full<Bytes>> {
-    let length = body.len();
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = head.method.clone();
     *request.version_mut() = Version::HTTP_11;
     *request.uri_mut() = origin_form(&head.uri);
     *request.headers_mut() = upstream_headers(head.headers.clone(), member, id);
-    if let Some(said) = request.headers_mut().get_mut(header::CONTENT_LENGTH) {
-        // What the router puts into a body makes it longer than the client's was.
-        *said = HeaderValue::from(length);
-    }
     request
 }
 

@@ -7,21 +7,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use http_body_util::Full;
-use tokio::task::JoinHandle;
 
+use super::earlier::CallingOff;
 use super::names::Named;
 use crate::fleet::Member;
 use crate::request_id::REQUEST_ID;
 use crate::upstream::{Callee, Pool, call};
 
-/// For one engine and all ids.
+/// For one engine and all ids: another try may wait so long.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// Nobody reads it.
 const MAX_ANSWER: usize = 1 << 16;
 
 /// How an engine that serves a leg is told so, if the client has named its requests.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct CallOff {
     pub(super) pool: Arc<Pool>,
     pub(super) member: Arc<Member>,
@@ -35,8 +35,9 @@ pub(super) struct CallOff {
 
 impl CallOff {
     /// Does so in the background; nothing if the client has named nothing.
-    pub(super) fn begin(self) -> Option<JoinHandle<()>> {
-        (!self.named.is_empty()).then(|| tokio::spawn(self.all()))
+    pub(super) fn begin(self) -> Option<CallingOff> {
+        let engine = self.member.first_id;
+        (!self.named.is_empty()).then(|| CallingOff { engine, task: tokio::spawn(self.all()) })
     }
 
     async fn all(self) {

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -24,8 +24,9 @@ const MOST_WAITING: usize = 1 << 12;
 /// All lines.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
-    /// `None` without a limit: nobody ever waits.
-    lines: Option<Mutex<HashMap<ScopeId, Arc<Line>>>>,
+    /// Without a limit nobody ever waits.
+    is_limited: AtomicBool,
+    lines: Mutex<HashMap<ScopeId, Arc<Line>>>,
 }
 
 #[derive(Debug, Default)]
@@ -52,35 +53,45 @@ pub(super) struct Place {
 impl Dispatch {
     /// Lines, if decode streams are limited at all.
     pub(crate) fn new(is_limited: bool) -> Self {
-        Self { lines: is_limited.then(Mutex::default) }
+        Self { is_limited: AtomicBool::new(is_limited), lines: Mutex::default() }
+    }
+
+    /// The limit is another one now; there is none unless `is_limited`. Who waits tries anew.
+    pub(crate) fn limit(&self, is_limited: bool) {
+        self.is_limited.store(is_limited, Ordering::Release);
+        self.wake();
     }
 
     /// Whether requests wait for the prefill workers of this scope.
     pub(super) fn is_waited_for(&self, scope: ScopeId) -> bool {
-        let Some(lines) = &self.lines else { return false };
-        lines.lock().get(&scope).is_some_and(|line| line.length.load(Ordering::Acquire) > 0)
+        self.is_limited.load(Ordering::Acquire) && self.is_line(scope)
+    }
+
+    fn is_line(&self, scope: ScopeId) -> bool {
+        self.lines.lock().get(&scope).is_some_and(|line| line.length.load(Ordering::Acquire) > 0)
     }
 
     /// How many requests wait; `None` without a limit.
     pub(crate) fn waiting(&self) -> Option<u64> {
-        let lines = self.lines.as_ref()?.lock();
-        Some(lines.values().map(|line| line.waiting() as u64).sum())
+        let is_limited = self.is_limited.load(Ordering::Acquire);
+        is_limited.then(|| self.lines.lock().values().map(|line| line.waiting() as u64).sum())
     }
 
     /// A decode stream has ended.
     pub(super) fn stream_ended(&self) {
-        if let Some(lines) = &self.lines {
-            lines.lock().values().for_each(|line| line.ended.send_replace(()));
+        if self.is_limited.load(Ordering::Acquire) {
+            self.wake();
         }
+    }
+
+    fn wake(&self) {
+        self.lines.lock().values().for_each(|line| line.ended.send_replace(()));
     }
 
     /// A place behind all others that wait for the prefill workers of this scope, or beside them; `None` if there are too
     /// many of them.
     pub(super) fn stand_in_line(&self, scope: ScopeId, is_beside: bool) -> Option<Place> {
-        let line = match &self.lines {
-            Some(lines) => Arc::clone(lines.lock().entry(scope).or_default()),
-            None => Arc::default(),
-        };
+        let line = Arc::clone(self.lines.lock().entry(scope).or_default());
         if line.waiting() >= MOST_WAITING {
             return None;
         }

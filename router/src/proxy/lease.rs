@@ -10,13 +10,14 @@ use router_core::{Assignment, Outcome};
 
 use super::endpoint::Endpoint;
 use super::prepare;
-use crate::fleet::Member;
+use crate::fleet::{Member, PlannedLeg, Rank};
 use crate::shared::Shared;
 
 /// The booking of one request on one worker. Dropped without an outcome, the client has gone.
 pub(crate) struct Lease {
     shared: Arc<Shared>,
     member: Arc<Member>,
+    rank: Arc<Rank>,
     assignment: Assignment,
     /// The leg that computed the prompt, if that is another one.
     source: Option<Box<Assignment>>,
@@ -24,14 +25,19 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn new(shared: Arc<Shared>, member: Arc<Member>, assignment: Assignment) -> Self {
-        Self { shared, member, assignment, source: None, open: true }
+    pub(crate) fn new(shared: Arc<Shared>, leg: PlannedLeg) -> Self {
+        let PlannedLeg { assignment, rank, member } = leg;
+        Self { shared, member, rank, assignment, source: None, open: true }
     }
 
     /// The same, where another leg computes the prompt.
     pub(crate) fn computed_by(mut self, source: Option<Assignment>) -> Self {
         self.source = source.map(Box::new);
         self
+    }
+
+    pub(super) fn assignment(&self) -> &Assignment {
+        &self.assignment
     }
 
     pub(crate) fn now_ns(&self) -> u64 {
@@ -58,7 +64,7 @@ impl Lease {
     pub(crate) fn settle_told(&mut self, outcome: Outcome, cached_tokens: Option<u64>) {
         if std::mem::take(&mut self.open) {
             if outcome == Outcome::Failed {
-                self.member.lost.note();
+                self.member.inquire();
             }
             let now_ns = self.now_ns();
             let computed = *self.source.as_deref().unwrap_or(&self.assignment);
@@ -66,21 +72,19 @@ impl Lease {
             let told = |tokens| books.router.told_cached(now_ns, &computed, tokens);
             let is_lost = cached_tokens.is_some_and(told);
             let finished = books.router.finish(now_ns, self.assignment.lease, outcome);
-            let member = is_lost.then(|| books.member_of(computed.worker)).flatten();
+            let lost = is_lost.then(|| books.rank(computed.worker).cloned()).flatten();
             drop(books);
             self.member.request_ended();
             if self.source.is_some() {
                 self.shared.dispatch.stream_ended();
             }
-            if let Some(member) = member {
-                let worker = member.url_of(computed.worker);
-                tracing::warn!(%worker, "its cache holds nothing of what was sent there; taken for empty");
+            if let Some(lost) = lost {
+                tracing::warn!(worker = %lost.url, "its cache holds nothing of what was sent there; taken for empty");
                 self.shared.belief.forget(&[computed.worker]);
             }
             if let Some(change) = finished.breaker {
-                let worker = self.member.url_of(self.assignment.worker);
                 let (from, to) = (change.from.label(), change.to.label());
-                tracing::warn!(%worker, from, to, "circuit breaker");
+                tracing::warn!(worker = %self.rank.url, from, to, "circuit breaker");
                 self.shared.turns.notify_waiters();
             }
         }
@@ -123,6 +127,14 @@ pub(crate) struct Pledge {
 impl Booking {
     pub(crate) fn new(lease: Lease, credit: Pledge) -> Self {
         Self { lease, credit }
+    }
+
+    pub(super) fn member(&self) -> &Arc<Member> {
+        &self.lease.member
+    }
+
+    pub(super) fn rank(&self) -> &Arc<Rank> {
+        &self.lease.rank
     }
 
     /// A response head of this status came. The credit stands if it is one of success: what an engine turns away, it

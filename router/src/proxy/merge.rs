@@ -39,8 +39,8 @@ impl Source {
     /// An answer with these header fields.
     pub(super) fn new(inner: Incoming, mut paired: Option<Box<Paired>>, headers: &HeaderMap) -> Self {
         // What is compressed cannot be read.
-        let is_plain = !headers.contains_key(header::CONTENT_ENCODING);
-        let lists = paired.as_mut().and_then(|paired| paired.lists.take()).filter(|_| is_plain);
+        let is_plain = || !headers.contains_key(header::CONTENT_ENCODING);
+        let lists = paired.as_mut().and_then(|paired| paired.lists.take()).filter(|_| is_plain());
         let merge = lists.map(|lists| {
             let first = paired.as_ref().and_then(|paired| paired.first.as_deref()).unwrap_or_default();
             match first.trim_ascii_start().first() {

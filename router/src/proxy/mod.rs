@@ -10,6 +10,7 @@ mod bodies;
 mod call;
 mod call_off;
 mod dispatch;
+mod earlier;
 mod endpoint;
 mod fan_out;
 mod flow;
@@ -21,6 +22,7 @@ mod meter;
 mod names;
 mod note;
 mod opening;
+mod ours;
 mod pair;
 mod prepare;
 mod race;
@@ -284,6 +286,7 @@ fn tell_decision(headers: &mut HeaderMap, prefill: Option<&Assignment>, assignme
         // A worker may be a router that has told its own.
         headers.remove(DECIDED_PREFILL);
         headers.remove(DECIDED_PREFILL_REASON);
+        headers.remove(DECIDED_PREFILL_URL);
     }
     match prefill.unwrap_or(assignment).predicted_cached_tokens {
         Some(tokens) => headers.insert(DECIDED_TOKENS, HeaderValue::from(tokens)),

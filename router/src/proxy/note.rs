@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use http::{HeaderValue, StatusCode};
-use router_core::{Assignment, Cause, Leg, Outcome};
+use router_core::{Assignment, Cause, Leg, Outcome, Role};
 
 use super::flow::{Flow, Seen};
 use super::meter::Counts;
 use super::prepare::{Booked, BookedLeg};
 use crate::access_log::{self, Decision, Matched, Record};
 use crate::error::Refusal;
-use crate::fleet::Member;
+use crate::fleet::Rank;
 use crate::metrics::{self, Backend, End, RequestError, Slot, WorkerError};
 use crate::server::Context;
 use crate::shared::Shared;
@@ -50,6 +50,8 @@ struct Facts {
     backend: Backend,
     /// The leg by which the last try failed.
     failed_leg: Leg,
+    /// The leg of a pair that failed last, and its worker.
+    failed: Option<(&'static str, Arc<Rank>)>,
     /// The leg whose answer came last.
     answering: Leg,
     head: Option<Head>,
@@ -59,9 +61,7 @@ struct Facts {
 
 /// The last assignment.
 struct Try {
-    member: Arc<Member>,
-    /// Its URL.
-    worker: Arc<str>,
+    worker: Arc<Rank>,
     assignment: Assignment,
     /// Neither a response head nor a failure of it is known.
     open: bool,
@@ -98,6 +98,7 @@ impl Note {
             last_prefill: None,
             backend: Backend::Regular,
             failed_leg: Leg::Whole,
+            failed: None,
             answering: Leg::Whole,
             head: None,
             flow: Flow::new(false),
@@ -129,9 +130,9 @@ impl Note {
     /// Tells the operator what went wrong with a leg of the last try, by the names that the access log has.
     pub(crate) fn complain(&self, leg: Leg, problem: impl std::fmt::Display) {
         let facts = &*self.0;
-        let worker = facts.tried_by(leg).map_or("-", |tried| &tried.worker);
+        let worker = facts.tried_by(leg).map_or("-", |tried| &tried.worker.url);
         let request_id = facts.request_id.to_str().unwrap_or("-");
-        tracing::warn!(request_id, worker, "{problem}");
+        tracing::warn!(request_id, worker, leg = of_pair(leg), "{problem}");
     }
 
     /// The same of the leg whose answer goes to the client.
@@ -155,8 +156,10 @@ impl Note {
             let routed = &facts.row().routed;
             routed[usize::from(facts.streaming)].fetch_add(1, Ordering::Relaxed);
         }
-        facts.last_prefill = booked.prefill.as_ref().map(|leg| Box::new(facts.tried(leg)));
-        facts.last_try = Some(facts.tried(&booked.decode));
+        let prefill = booked.prefill.as_ref();
+        facts.last_prefill = prefill.map(|leg| Box::new(facts.tried(Role::Prefill, leg)));
+        let role = prefill.map_or(Role::Regular, |_| Role::Decode);
+        facts.last_try = Some(facts.tried(role, &booked.decode));
     }
 
     /// The last try failed by this leg; whether another one follows is not known yet.
@@ -167,13 +170,14 @@ impl Note {
     /// This leg of the last try failed, and another try follows after this wait.
     pub(crate) fn try_failed(&mut self, leg: Leg, cause: Cause, wait_ns: u64) {
         let facts = &mut *self.0;
+        facts.failed_by(leg);
         facts.shared.metrics.retried(facts.endpoint, leg, facts.tries, cause, wait_ns);
         facts.blame(leg, WorkerError::of_cause(cause));
     }
 
-    /// The worker of this leg has given up, within an answer of success.
-    pub(crate) fn given_up(&mut self, leg: Leg) {
-        self.0.blame(leg, Some(WorkerError::Status));
+    /// The worker of this leg has failed so, as an answer of success tells, or the other leg's.
+    pub(crate) fn judged(&mut self, leg: Leg, error: Option<WorkerError>) {
+        self.0.blame(leg, error);
     }
 
     /// Nobody knows whose fault it is that the last try failed.
@@ -201,10 +205,16 @@ impl Note {
         facts.shared.metrics.answered(status, refusal);
         if let Some(refusal) = refusal {
             facts.queue_open &= !metrics::is_turned_away(refusal);
+            if WorkerError::of_refusal(refusal).is_some() {
+                facts.failed_by(refusal.leg());
+            }
             facts.blame(refusal.leg(), WorkerError::of_refusal(refusal));
             if refusal.leg() != Leg::Whole {
                 facts.backend = Backend::Pair;
             }
+        }
+        if refusal.is_none() && !status.is_success() {
+            facts.failed_by(facts.answering);
         }
         let kind = refusal
             .map_or_else(|| RequestError::of_status(status), |own| Some(RequestError::of_refusal(own)));
@@ -260,7 +270,7 @@ impl Try {
     fn decision(&self) -> Decision<'_> {
         let Self { worker, assignment, .. } = self;
         Decision {
-            worker,
+            worker: &worker.url,
             policy: assignment.policy.row().name,
             reason: assignment.reason.as_str(),
             matched: assignment.predicted_cached_tokens.map(|predicted_tokens| Matched {
@@ -270,6 +280,11 @@ impl Try {
             }),
         }
     }
+}
+
+/// The word for one of two legs.
+fn of_pair(leg: Leg) -> Option<&'static str> {
+    (leg != Leg::Whole).then(|| leg.label())
 }
 
 /// What is wrong with a worker whose answer ended so, if that was its failure.
@@ -288,12 +303,11 @@ impl Facts {
     }
 
     /// Counts that a worker was chosen.
-    fn tried(&self, leg: &BookedLeg) -> Try {
-        let BookedLeg { member, assignment, .. } = leg;
-        member.metrics_of(assignment.worker).selected(assignment.policy);
-        self.shared.metrics.decided(assignment);
-        let worker = member.url_of(assignment.worker);
-        Try { member: Arc::clone(member), worker, assignment: *assignment, open: true }
+    fn tried(&self, role: Role, leg: &BookedLeg) -> Try {
+        let (worker, assignment) = (Arc::clone(leg.worker()), leg.assignment);
+        worker.metrics.selected(assignment.policy);
+        self.shared.metrics.decided(role, &assignment);
+        Try { worker, assignment, open: true }
     }
 
     /// This leg of the last try.
@@ -309,7 +323,14 @@ impl Facts {
             && std::mem::take(&mut tried.open)
             && let Some(error) = error
         {
-            tried.member.metrics_of(tried.assignment.worker).failed(error);
+            tried.worker.metrics.failed(error);
+        }
+    }
+
+    /// This leg of the last try failed, for the line about the request.
+    fn failed_by(&mut self, leg: Leg) {
+        if let (Some(word), Some(tried)) = (of_pair(leg), self.tried_by(leg)) {
+            self.failed = Some((word, Arc::clone(&tried.worker)));
         }
     }
 
@@ -330,7 +351,8 @@ impl Facts {
         self.count(end, now_ns);
         let answering = self.tried_by(self.answering);
         if let (Some(error), Some(Outcome::Failed), Some(tried)) = (broken_by(end), outcome, answering) {
-            tried.member.metrics_of(tried.assignment.worker).failed(error);
+            tried.worker.metrics.failed(error);
+            self.failed_by(self.answering);
         }
         let form = self.shared.settings.access_log;
         if access_log::is_on(form) {
@@ -420,6 +442,7 @@ impl Facts {
             error_code: self.head.and_then(|head| head.refusal).map_or("", Refusal::code),
             end: end.label(),
             attempts: self.tries,
+            failed: self.failed.as_ref().map(|(leg, worker)| (*leg, &*worker.url)),
             prefill: self.last_prefill.as_deref().map(Try::decision),
             decision: self.last_try.as_ref().map(Try::decision),
             estimated_prompt_tokens: self.estimated_prompt_tokens,

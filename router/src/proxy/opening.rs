@@ -7,11 +7,14 @@ use http::{HeaderMap, header};
 use protocol::pd;
 use protocol::sse::Splitter;
 
+use super::ours::{Ours, Reason};
+
 /// As much is held back, in bytes, of a stream whose first event does not end.
 const MAX_HELD: usize = 16 << 10;
 
 /// What has come of an answer.
 pub(super) struct Opening {
+    ours: Ours,
     form: Form,
     /// How many bytes.
     length: usize,
@@ -32,13 +35,15 @@ pub(super) enum Sight {
     More,
     /// It may go on.
     Fine,
-    /// The engine has given up, with this status.
-    GivenUp(u16),
+    /// The engine has given up.
+    GivenUp(pd::Failed),
+    /// It refuses what is the router's doing.
+    Ours(Reason),
 }
 
 impl Opening {
     /// That of an answer with these header fields.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(super) fn of(headers: &HeaderMap, ours: Ours) -> Self {
         let kind = headers.get(header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
         let form = if headers.contains_key(header::CONTENT_ENCODING) {
             Form::Opaque
@@ -47,20 +52,21 @@ impl Opening {
         } else {
             Form::Piece
         };
-        Self { form, length: 0 }
+        Self { ours, form, length: 0 }
     }
 
     /// Takes the next bytes.
     pub(super) fn see(&mut self, bytes: &[u8]) -> Sight {
         self.length += bytes.len();
+        let ours = self.ours;
         match &mut self.form {
             Form::Opaque => Sight::Fine,
             Form::Piece if self.length > MAX_HELD => Sight::Fine,
-            Form::Piece => Sight::of(pd::failure(bytes)),
+            Form::Piece => Sight::of(bytes, ours),
             Form::Stream(splitter) => {
                 let mut first = None;
                 let read = splitter.push(bytes, |event| {
-                    first.get_or_insert_with(|| Sight::of(pd::failure(event.data)));
+                    first.get_or_insert_with(|| Sight::of(event.data, ours));
                 });
                 match first {
                     Some(sight) => sight,
@@ -71,19 +77,24 @@ impl Opening {
         }
     }
 
-    /// Its end has come: with which status the engine has given up, if it has.
-    pub(super) fn finish(self) -> Option<u16> {
-        let Form::Stream(splitter) = self.form else { return None };
-        let mut failure = None;
+    /// Its end has come.
+    pub(super) fn finish(self) -> Sight {
+        let Form::Stream(splitter) = self.form else { return Sight::Fine };
+        let mut sight = Sight::Fine;
         // An event that is too long is passed by.
-        let _ = splitter.finish(|event| failure = pd::failure(event.data));
-        failure
+        let _ = splitter.finish(|event| sight = Sight::of(event.data, self.ours));
+        sight
     }
 }
 
 impl Sight {
-    fn of(failure: Option<u16>) -> Self {
-        failure.map_or(Self::Fine, Self::GivenUp)
+    /// That of a whole answer or event. What is wrong with the request the client is to know.
+    fn of(answer: &[u8], ours: Ours) -> Self {
+        match pd::failure(answer) {
+            Some(failed) if failed.status >= 500 => Self::GivenUp(failed),
+            Some(_) => ours.reason(answer).map_or(Self::Fine, Self::Ours),
+            None => Self::Fine,
+        }
     }
 }
 
@@ -95,10 +106,17 @@ mod tests {
 
     const ABORT: &[u8] = b"data: {\"text\":\"\",\"meta_info\":{\"finish_reason\":{\"type\":\"abort\",\"status_code\":500}}}\n\n";
     const TOKEN: &[u8] = b"data: {\"text\":\"a\"}\n\n";
+    const TWICE: &[u8] = b"data: {\"error\":{\"message\":\"Duplicate request ID detected: a\"}}\n\n";
+    const WRONG: &[u8] = b"data: {\"error\":{\"message\":\"too long\"}}\n\n";
+
+    fn given_up(status: u16) -> Sight {
+        Sight::GivenUp(pd::Failed { status, hand_off: None })
+    }
 
     fn opening(fields: &[(header::HeaderName, &'static str)]) -> Opening {
         Opening::of(
             &fields.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect(),
+            Ours { is_again: true, ..Ours::default() },
         )
     }
 
@@ -108,7 +126,12 @@ mod tests {
 
     #[test]
     fn the_first_event_decides_however_its_bytes_come() {
-        for (event, expected) in [(TOKEN, Sight::Fine), (ABORT, Sight::GivenUp(500))] {
+        for (event, expected) in [
+            (TOKEN, Sight::Fine),
+            (ABORT, given_up(500)),
+            (TWICE, Sight::Ours(Reason::Duplicate)),
+            (WRONG, Sight::Fine),
+        ] {
             assert_eq!(stream().see(event), expected);
             assert_eq!(stream().see(&[event, ABORT, TOKEN].concat()), expected, "not a later one");
             assert_eq!(stream().see(&[b": a comment\r\n\r\n", event].concat()), expected);
@@ -118,8 +141,7 @@ mod tests {
             assert_eq!(opening.see(&[*last]), expected);
             let mut cut = stream();
             assert_eq!(cut.see(before), Sight::More);
-            let failure = if expected == Sight::Fine { None } else { Some(500) };
-            assert_eq!(cut.finish(), failure, "a stream may end without its last newline");
+            assert_eq!(cut.finish(), expected, "a stream may end without its last newline");
         }
     }
 
@@ -139,11 +161,11 @@ mod tests {
     fn what_is_no_stream_is_not_waited_for_and_what_is_compressed_is_not_read() {
         let abort = br#"{"meta_info":{"finish_reason":{"type":"abort","status_code":503}}}"#;
         let json = || opening(&[(header::CONTENT_TYPE, "application/json")]);
-        assert_eq!(json().see(abort), Sight::GivenUp(503));
+        assert_eq!(json().see(abort), given_up(503));
         assert_eq!(json().see(&abort[..20]), Sight::Fine);
         assert_eq!(opening(&[]).see(br#"{"text":"a"}"#), Sight::Fine);
         let coded = [(header::CONTENT_TYPE, "text/event-stream"), (header::CONTENT_ENCODING, "gzip")];
         assert_eq!(opening(&coded).see(b"\x1f\x8b"), Sight::Fine);
-        assert_eq!(opening(&coded).finish(), None);
+        assert_eq!(opening(&coded).finish(), Sight::Fine);
     }
 }

@@ -17,15 +17,18 @@ use router_core::{Leg, Outcome};
 use tokio::time::Instant;
 
 use super::attempt::Failure;
-use super::bodies::{Bodies, Introduction};
+use super::bodies::{Bodies, Introduction, RankWord};
 use super::call::Call;
+use super::earlier::Earlier;
 use super::note::Note;
+use super::ours::Ours;
 use super::prepare::BookedLeg;
 use super::race::{Finish, Race, Sent};
-use super::rooms::{Follow, Taken};
+use super::rooms::{PrefillRank, Taken};
 use super::tries::{Aftermath, Answered, Errand, Unanswered};
+use crate::error::Half;
 use crate::fleet::Member;
-use crate::upstream::{Connection, NoAnswer, reach};
+use crate::upstream::{Connection, NoAnswer, Pool, reach};
 
 /// Overrules the rank in a body, so it does not go to an engine whose rank the router has chosen.
 pub(super) const RANK_HEADER: HeaderName = HeaderName::from_static("x-data-parallel-rank");
@@ -35,6 +38,7 @@ pub(super) struct Pair<'a> {
     pub(super) errand: &'a Errand<'a>,
     pub(super) prefill: BookedLeg,
     pub(super) decode: BookedLeg,
+    pub(super) earlier: &'a Earlier,
 }
 
 /// Both connections, and what is sent on them.
@@ -43,6 +47,7 @@ struct Ready {
     bodies: Bodies,
     asked: Asked,
     rooms: Taken,
+    rank: PrefillRank,
 }
 
 impl<'a> Pair<'a> {
@@ -54,8 +59,8 @@ impl<'a> Pair<'a> {
         let overdue = || Failure::TimedOut { hurried: begun.elapsed() < timeouts.request / 2 };
         let ready = tokio::select! {
             biased;
-            ready = by(first_byte, self.prepare()) => ready.unwrap_or(Err((Leg::Whole, Failure::NoFirstByte))),
-            () = self.errand.turn.deadline() => Err((Leg::Whole, overdue())),
+            ready = by(first_byte, self.prepare()) => ready.unwrap_or(Err((None, Failure::NoFirstByte))),
+            () = self.errand.turn.deadline() => Err((None, overdue())),
         };
         let errand = self.errand;
         let mut race = match ready {
@@ -71,80 +76,106 @@ impl<'a> Pair<'a> {
         race.judge(finish, note)
     }
 
-    /// Both connections and both bodies.
-    async fn prepare(&self) -> Result<Ready, (Leg, Failure)> {
+    /// Both connections and both bodies; otherwise why not, and whose fault that is.
+    async fn prepare(&self) -> Result<Ready, (Option<Half>, Failure)> {
         let Errand { context, endpoint, body, .. } = self.errand;
-        let asked = Asked::read(endpoint.dialect, body).map_err(|_| (Leg::Whole, Failure::TooManyItems))?;
+        let asked = Asked::read(endpoint.dialect, body).map_err(|_| (None, Failure::TooManyItems))?;
         if asked.rids.len() > MAX_ITEMS {
-            return Err((Leg::Whole, Failure::TooManyItems));
+            return Err((None, Failure::TooManyItems));
         }
-        let rooms = self.rooms(asked.items);
-        let bodies =
-            self.bodies(asked.items, rooms.rooms()).map_err(|NoObject| (Leg::Whole, Failure::NoObject))?;
-        let to = async |leg: Leg, member: &Member| {
-            reach(&context.pool, member).await.map_err(|missing: NoAnswer| (leg, Failure::from(missing)))
+        let rank = self.prefill_rank(&asked);
+        let lease = self.prefill.assignment.lease;
+        let rooms = context.shared.rooms.take(lease, asked.items.rooms(), rank.follow);
+        let bodies = self
+            .bodies(asked.items, rooms.rooms(), rank.word)
+            .map_err(|NoObject| (None, Failure::NoObject))?;
+        let connections = self.reach(&context.pool).await?;
+        Ok(Ready { connections, bodies, asked, rooms, rank })
+    }
+
+    /// A connection to each worker. Where only one can be had, it goes back: it has not been used.
+    async fn reach(&self, pool: &Pool) -> Result<(Connection, Connection), (Option<Half>, Failure)> {
+        let [prefill, decode] = [&self.prefill.member, &self.decode.member];
+        let (mut to_prefill, mut to_decode) = (None, None);
+        let to = async |leg: Half, member: &Member, had: &mut Option<Connection>| {
+            let reached = reach(pool, member).await;
+            *had = Some(reached.map_err(|missing: NoAnswer| (Some(leg), Failure::from(missing)))?);
+            Ok(())
         };
-        let connections =
-            tokio::try_join!(to(Leg::Prefill, &self.prefill.member), to(Leg::Decode, &self.decode.member))?;
-        Ok(Ready { connections, bodies, asked, rooms })
+        let reached = tokio::try_join!(
+            to(Half::Prefill, prefill, &mut to_prefill),
+            to(Half::Decode, decode, &mut to_decode)
+        );
+        match (to_prefill, to_decode) {
+            (Some(to_prefill), Some(to_decode)) => Ok((to_prefill, to_decode)),
+            (to_prefill, to_decode) => {
+                to_prefill.into_iter().for_each(|connection| pool.give_back(prefill, connection));
+                to_decode.into_iter().for_each(|connection| pool.give_back(decode, connection));
+                Err(reached.expect_err("one of them was not reached"))
+            }
+        }
     }
 
-    fn rooms(&self, items: Items) -> Taken {
-        let BookedLeg { member, assignment, .. } = &self.prefill;
-        let rank = self.prefill.rank().filter(|_| member.follows_room());
-        let follow = rank.map(|rank| Follow { rank, of: member.dp_size() });
-        self.errand.context.shared.rooms.take(assignment.lease, items.rooms(), follow)
+    /// The header goes before the body, as it does for SGLang.
+    fn prefill_rank(&self, asked: &Asked) -> PrefillRank {
+        let header =
+            self.errand.head.headers.get(RANK_HEADER).map(|value| value.to_str().unwrap_or_default());
+        let clients = header.map_or(asked.dp_rank, |text| text.trim().parse().ok());
+        PrefillRank::at(&self.prefill.member, self.prefill.rank(), clients)
     }
 
-    fn bodies(&self, items: Items, rooms: &[u64]) -> Result<Bodies, NoObject> {
+    fn bodies(&self, items: Items, rooms: &[u64], prefill_rank: RankWord) -> Result<Bodies, NoObject> {
         let introduction = Introduction {
             items,
             bootstrap: &self.prefill.member.bootstrap(),
             rooms,
             rank_field: self.errand.context.shared.settings.dp_rank_field,
-            prefill_rank: self.prefill.rank(),
-            decode_rank: self.decode.rank(),
+            prefill_rank,
+            decode_rank: RankWord::of(self.decode.rank()),
         };
         introduction.bodies(&self.errand.body)
     }
 
     /// Both requests, to be sent when the race is run.
     fn race(self, ready: Ready) -> Race<'a> {
-        let Self { errand, prefill, decode } = self;
-        let Ready { connections: (to_prefill, to_decode), bodies, asked, rooms } = ready;
-        let request = |leg: &BookedLeg, body| errand.request_for(leg, body);
-        let to_prefill = (to_prefill, request(&prefill, bodies.prefill));
-        let to_decode = (to_decode, request(&decode, bodies.decode));
-        let call = |leg: &BookedLeg, (connection, request), keeps| Call {
+        let Self { errand, prefill, decode, earlier } = self;
+        let Ready { connections: (to_prefill, to_decode), bodies, asked, rooms, rank } = ready;
+        let to_prefill = (to_prefill, errand.request_for(&prefill, rank.word, bodies.prefill));
+        let word = RankWord::of(decode.rank());
+        let to_decode = (to_decode, errand.request_for(&decode, word, bodies.decode));
+        let call = |leg: &BookedLeg, (connection, request), keeps, room| Call {
             pool: Arc::clone(&errand.context.pool),
             member: Arc::clone(&leg.member),
             connection,
             request,
             keeps,
+            ours: Ours { is_again: earlier.has_been_at(&leg.member), rank: leg.rank().is_some(), room },
         };
-        let running = Box::pin(call(&prefill, to_prefill, asked.input_logprobs).prefill());
-        let decoding = Box::pin(call(&decode, to_decode, false).decode());
-        let named = Arc::new(errand.context.shared.names.enter(asked.rids));
+        let running =
+            Box::pin(call(&prefill, to_prefill, asked.input_logprobs, rank.follow.is_some()).prefill());
+        let decoding = Box::pin(call(&decode, to_decode, false, false).decode());
+        let named = earlier.named(|| errand.context.shared.names.enter(asked.rids));
         let (merges, rooms) = (asked.input_logprobs, Arc::new(rooms));
         Race::new(errand, prefill, decode, Sent { running, decoding, merges, named, rooms })
     }
 
-    /// Nothing was sent.
-    fn unsent(self, leg: Leg, failure: &Failure, note: &mut Note) -> Unanswered {
+    /// Nothing was sent, by this leg's fault or by nobody's that is known.
+    fn unsent(self, leg: Option<Half>, failure: &Failure, note: &mut Note) -> Unanswered {
         let Self { prefill, decode, .. } = self;
-        let (failed, other) = match leg {
-            Leg::Prefill => (prefill, decode),
-            Leg::Decode | Leg::Whole => (decode, prefill),
+        let (leg, failed, other) = match leg {
+            Some(leg @ Half::Prefill) => (leg, prefill, decode),
+            Some(leg @ Half::Decode) => (leg, decode, prefill),
+            None => {
+                note.absolve();
+                let aftermath = Aftermath::of(Leg::Whole, decode.assignment.worker);
+                for booking in [prefill.booking, decode.booking] {
+                    booking.fail(Outcome::Refused);
+                }
+                return Unanswered { cause: None, refusal: failure.refusal_of_pair(), aftermath };
+            }
         };
         other.booking.fail(Outcome::Refused);
-        if leg == Leg::Whole {
-            // Nobody's fault, or nobody knows whose.
-            failed.booking.fail(Outcome::Refused);
-            note.absolve();
-            let aftermath = Aftermath::of(leg, failed.assignment.worker);
-            return Unanswered { cause: None, refusal: failure.refusal(), aftermath };
-        }
-        failed.blame(leg, failure, note)
+        failed.blame(leg.into(), failure, note)
     }
 }
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, Response, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
 use hyper::body::Incoming;
 use protocol::view::{First, RequestView};
 use router_core::ids::{ScopeId, WorkerId};
 use router_core::index::{Credit, Matches};
 use router_core::prompt::PromptView;
 use router_core::{
-    Assignment, Leg, NoPlan, PerRole, Plan, PlanMatches, PlanRequest, Role, RoutingKeys, Scopes, Unroutable,
+    Assignment, Leg, NoPlan, PerRole, PlanMatches, PlanRequest, Role, RoutingKeys, Scopes, Unroutable,
 };
 
 use super::attempt::Failure;
@@ -21,7 +21,7 @@ use super::tries::{Aftermath, Answered, Unanswered};
 use crate::api_key::ApiKey;
 use crate::clock::whole_seconds;
 use crate::error::Refusal;
-use crate::fleet::Member;
+use crate::fleet::{Member, Planned, Rank};
 use crate::shared::Shared;
 use crate::upstream::Connection;
 
@@ -53,7 +53,12 @@ pub(super) struct BookedLeg {
 impl BookedLeg {
     /// The data-parallel rank that it is for; `None` where the engine chooses.
     pub(super) fn rank(&self) -> Option<u32> {
-        self.member.rank_of(self.assignment.worker)
+        self.worker().number
+    }
+
+    /// Whom it is on.
+    pub(super) fn worker(&self) -> &Arc<Rank> {
+        self.booking.rank()
     }
 
     /// Its worker answered.
@@ -71,19 +76,41 @@ impl BookedLeg {
     /// It failed; nobody else is to blame.
     pub(super) fn blame(self, leg: Leg, failure: &Failure, note: &mut Note) -> Unanswered {
         let mut aftermath = Aftermath::of(leg, self.assignment.worker);
-        self.member.lost.note();
         if failure.is_nobody_there() {
-            self.member.unreachable.note();
             // All that share the engine are gone with it.
             let others = self.member.ids().into_iter().filter(|id| *id != self.assignment.worker);
             aftermath.gone.extend(others);
         }
-        if let Failure::GivenUp { .. } = failure {
-            note.given_up(leg);
+        if matches!(failure, Failure::OtherRanks) {
+            self.member.doubt_ranks();
+            aftermath.avoid.extend(self.member.ids());
+            aftermath.other_ranks = Some(Arc::clone(&self.member));
+        }
+        if failure.is_told() {
+            note.judged(leg, failure.error());
         }
         note.complain(leg, format_args!("no answer: {failure}"));
-        self.booking.fail(failure.outcome());
+        self.close(failure);
         Unanswered { cause: failure.cause(), refusal: failure.refusal().of_leg(leg), aftermath }
+    }
+
+    /// The same where the other leg's answer has begun: no note waits for more, so it is told at once.
+    pub(super) fn blame_beside(self, id: &HeaderValue, failure: &Failure) {
+        let worker = &self.worker().url;
+        let request_id = id.to_str().unwrap_or("-");
+        tracing::warn!(request_id, %worker, "no answer: {failure}, after the decode leg had begun to answer");
+        if let Some(error) = failure.error() {
+            self.worker().metrics.failed(error);
+        }
+        self.close(failure);
+    }
+
+    fn close(self, failure: &Failure) {
+        self.member.inquire();
+        if failure.is_nobody_there() {
+            self.member.unreachable.note();
+        }
+        self.booking.fail(failure.outcome());
     }
 }
 
@@ -147,18 +174,18 @@ impl Order<'_> {
             output_budget: view.output_budget,
             keys: routing_keys(self.headers, shared.settings.api_key.as_ref()),
             exclude: self.exclude,
-            prefers_pair: prefers_pair(self.headers),
+            prefers_pair: scopes.prefill.and_then(|_| prefers_pair(self.headers)),
         };
         let matches = look_up(shared, &followed, prompt);
         let planned = shared.books.lock().plan(shared.clock.now_ns(), &request, &matches);
-        let (plan, source, member) = planned.map_err(|no| unbooked(shared, no, &scopes))?;
-        let pledge = |role: Role, assignment: Assignment| {
-            let credit = followed.get(role).and_then(|scope| {
-                shared.belief.write().map(|mut index| index.credit(scope, prompt, assignment.worker))
-            });
+        let planned = planned.map_err(|no| unbooked(shared, no, &scopes))?;
+        let pledge = |role: Role, worker: WorkerId| {
+            let credit = followed
+                .get(role)
+                .and_then(|scope| shared.belief.write().map(|mut index| index.credit(scope, prompt, worker)));
             Pledge::new(Arc::clone(shared), self.endpoint, self.body.clone(), credit)
         };
-        Ok(booked(shared, plan, source, member, scopes, pledge))
+        Ok(booked(shared, planned, scopes, pledge))
     }
 
     /// Whether it could go to any worker of its scopes.
@@ -202,25 +229,22 @@ fn look_up(shared: &Shared, followed: &Scopes, prompt: PromptView<'_>) -> PlanMa
 /// The guards of a plan that is booked.
 fn booked(
     shared: &Arc<Shared>,
-    plan: Plan,
-    source: Option<Arc<Member>>,
-    member: Arc<Member>,
+    planned: Planned,
     scopes: Scopes,
-    pledge: impl Fn(Role, Assignment) -> Pledge,
+    pledge: impl Fn(Role, WorkerId) -> Pledge,
 ) -> Booked {
-    let lease =
-        |member: &Arc<Member>, assignment| Lease::new(Arc::clone(shared), Arc::clone(member), assignment);
     // Both leases are held before the index is looked at.
-    let source = source.zip(plan.prefill);
-    let held = source.as_ref().map(|(member, assignment)| lease(member, *assignment));
-    let answering = lease(&member, plan.decode).computed_by(plan.prefill);
-    let prefill = source.zip(held).map(|((member, assignment), lease)| {
-        let booking = Booking::new(lease, pledge(Role::Prefill, assignment));
-        BookedLeg { assignment, member, booking }
-    });
-    let role = if prefill.is_some() { Role::Decode } else { Role::Regular };
-    let booking = Booking::new(answering, pledge(role, plan.decode));
-    Booked { prefill, decode: BookedLeg { assignment: plan.decode, member, booking }, scopes }
+    let source = planned.prefill.as_ref().map(|leg| leg.assignment);
+    let computing = planned.prefill.map(|leg| Lease::new(Arc::clone(shared), leg));
+    let answering = Lease::new(Arc::clone(shared), planned.decode).computed_by(source);
+    let leg = |role, lease: Lease| {
+        let assignment = *lease.assignment();
+        let booking = Booking::new(lease, pledge(role, assignment.worker));
+        BookedLeg { assignment, member: Arc::clone(booking.member()), booking }
+    };
+    let role = if computing.is_some() { Role::Decode } else { Role::Regular };
+    let prefill = computing.map(|lease| leg(Role::Prefill, lease));
+    Booked { prefill, decode: leg(role, answering), scopes }
 }
 
 /// Whether workers that were not tried could have the request now.
@@ -297,9 +321,13 @@ fn routing_keys<'a>(headers: &'a HeaderMap, own_key: Option<&ApiKey>) -> Routing
     }
 }
 
-/// What the client says of pairs, if it says that in a word that is known.
+/// What the client says of pairs, if it says that in a word that is known. The first header of this name counts.
 fn prefers_pair(headers: &HeaderMap) -> Option<bool> {
     let word = headers.get(PREFER_PD)?.as_bytes().trim_ascii();
     let is = |other: &str| word.eq_ignore_ascii_case(other.as_bytes());
-    if is("true") { Some(true) } else { is("false").then_some(false) }
+    match () {
+        () if is("true") || is("1") => Some(true),
+        () if is("false") || is("0") => Some(false),
+        () => None,
+    }
 }

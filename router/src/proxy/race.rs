@@ -4,21 +4,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Response, header};
-use hyper::body::Incoming;
-use protocol::pd::InputLists;
+use http::header;
+use protocol::pd::{HandOff, InputLists};
 use router_core::{Leg, Outcome};
 
 use super::attempt::Failure;
 use super::beside::Beside;
 use super::call::{Begun, Prefilled};
 use super::call_off::CallOff;
+use super::earlier::Left;
 use super::names::Named;
 use super::note::Note;
 use super::prepare::BookedLeg;
 use super::rooms::Taken;
 use super::tries::{Aftermath, Answered, Errand, Paired, Unanswered};
-use crate::upstream::Connection;
+use crate::error::Half;
 
 pub(super) type Running = Pin<Box<dyn Future<Output = Result<Prefilled, Failure>> + Send>>;
 
@@ -45,6 +45,8 @@ pub(super) struct Race<'a> {
     sent: Sent,
     /// The prefill leg's answer has come in full, and held these lists; its books are closed.
     lists: Option<InputLists>,
+    /// Decode's answer has begun, and waits for these lists.
+    begun: Option<Begun>,
 }
 
 /// What it comes to.
@@ -52,8 +54,10 @@ pub(super) enum Finish {
     /// Decode's answer is the client's, or is none of success.
     Begun(Begun),
     /// Prefill's answer is none of success.
-    Refused(Connection, Response<Incoming>),
-    Failed(Leg, Failure),
+    Refused(Begun),
+    Failed(Half, Failure),
+    /// Decode has failed for want of what prefill, which has not answered, was to hand over.
+    NotHandedOver(Failure),
     /// Time was up first.
     Late(Failure),
 }
@@ -63,49 +67,60 @@ impl Finish {
     fn is_failure_of_decode(&self) -> bool {
         match self {
             Self::Begun(begun) => Outcome::of_status(begun.response.status().as_u16()) == Outcome::Failed,
-            Self::Failed(leg, failure) => *leg == Leg::Decode && matches!(failure, Failure::GivenUp { .. }),
-            Self::Refused(..) | Self::Late(_) => false,
+            Self::Failed(leg, failure) => *leg == Half::Decode && matches!(failure, Failure::GivenUp { .. }),
+            Self::Refused(_) | Self::NotHandedOver(_) | Self::Late(_) => false,
+        }
+    }
+
+    /// What decode says of the hand-off, if it has failed at that, and the status.
+    fn hand_off(&self) -> Option<(HandOff, u16)> {
+        match self {
+            Self::Begun(begun) => begun.hand_off.map(|said| (said, begun.response.status().as_u16())),
+            Self::Failed(Half::Decode, Failure::GivenUp { failed, .. }) => {
+                failed.hand_off.map(|said| (said, failed.status))
+            }
+            _ => None,
         }
     }
 }
 
 impl<'a> Race<'a> {
     pub(super) fn new(errand: &'a Errand<'a>, prefill: BookedLeg, decode: BookedLeg, sent: Sent) -> Self {
-        Self { errand, prefill, decode, sent, lists: None }
+        Self { errand, prefill, decode, sent, lists: None, begun: None }
     }
 
     /// Sends both requests when it is first polled. Where log-probabilities are to be merged, the client's answer waits for
     /// the prefill leg's end; otherwise for nothing but its own first bytes.
     pub(super) async fn run(&mut self) -> Finish {
-        let merges = self.sent.merges;
-        let mut begun: Option<Begun> = None;
         loop {
-            let is_ready = self.lists.is_some() || !merges;
-            if let Some(begun) = begun.take_if(|_| is_ready) {
+            let is_ready = self.lists.is_some() || !self.sent.merges;
+            if let Some(begun) = self.begun.take_if(|_| is_ready) {
                 return Finish::Begun(begun);
             }
             // In this order: a decode worker may fail because its prefill worker has failed, which is to be blamed.
             tokio::select! {
                 biased;
                 ended = &mut self.sent.running, if self.lists.is_none() => match ended {
-                    Ok(Prefilled::Done(lists)) => {
-                        self.prefill.booking.complete();
-                        self.lists = Some(lists);
-                    }
-                    Ok(Prefilled::Refused(connection, response)) => return Finish::Refused(connection, response),
-                    Err(failure) => return Finish::Failed(Leg::Prefill, failure),
+                    Ok(Prefilled::Done(lists)) => self.prefilled(lists),
+                    Ok(Prefilled::Refused(begun)) => return Finish::Refused(begun),
+                    Err(failure) => return Finish::Failed(Half::Prefill, failure),
                 },
-                answered = &mut self.sent.decoding, if begun.is_none() => match answered {
-                    Ok(answer) if answer.response.status().is_success() => begun = Some(answer),
+                answered = &mut self.sent.decoding, if self.begun.is_none() => match answered {
+                    Ok(answer) if answer.response.status().is_success() => self.begun = Some(answer),
                     Ok(answer) => return Finish::Begun(answer),
-                    Err(failure) => return Finish::Failed(Leg::Decode, failure),
+                    Err(failure) => return Finish::Failed(Half::Decode, failure),
                 },
             }
         }
     }
 
+    fn prefilled(&mut self, lists: InputLists) {
+        self.prefill.booking.complete();
+        self.lists = Some(lists);
+    }
+
     /// A transfer that fails is told of by both engines, and decode may be the first: then prefill, if it comes to no good
-    /// within a moment, is to be blamed.
+    /// within a moment, is to be blamed. It is also if it says nothing at all, where decode says that the hand-off failed.
     pub(super) async fn hear_prefill(&mut self, finish: Finish) -> Finish {
         if self.lists.is_some() || !finish.is_failure_of_decode() {
             return finish;
@@ -116,14 +131,16 @@ impl<'a> Race<'a> {
             () = self.errand.turn.deadline() => None,
         };
         match heard {
-            Some(Ok(Prefilled::Refused(connection, response))) => Finish::Refused(connection, response),
-            Some(Err(failure)) => Finish::Failed(Leg::Prefill, failure),
+            Some(Ok(Prefilled::Refused(begun))) => Finish::Refused(begun),
+            Some(Err(failure)) => Finish::Failed(Half::Prefill, failure),
             Some(Ok(Prefilled::Done(lists))) => {
-                self.prefill.booking.complete();
-                self.lists = Some(lists);
+                self.prefilled(lists);
                 finish
             }
-            None => finish,
+            None => match finish.hand_off() {
+                Some((said, status)) => Finish::NotHandedOver(Failure::HandOff { said, status }),
+                None => finish,
+            },
         }
     }
 
@@ -135,95 +152,168 @@ impl<'a> Race<'a> {
                 Ok(if begun.response.status().is_success() {
                     self.commit(begun)
                 } else {
-                    self.turned_away(begun)
+                    self.turned_away(Half::Decode, begun)
                 })
             }
-            Finish::Refused(connection, response) => {
-                note.upstream_head(Leg::Prefill, response.status());
-                let (aftermath, prefill) = self.call_off(Leg::Prefill);
-                Ok(prefill.answered(Leg::Prefill, connection, response, aftermath))
+            Finish::Refused(begun) => {
+                note.upstream_head(Leg::Prefill, begun.response.status());
+                Ok(self.turned_away(Half::Prefill, begun))
             }
-            Finish::Failed(leg, failure) => {
-                let (aftermath, failed) = self.call_off(leg);
-                let unanswered = failed.blame(leg, &failure, note);
-                Err(unanswered.after(aftermath))
+            Finish::Failed(leg, failure @ Failure::Duplicate { .. }) => {
+                Err(self.met_itself(leg, &failure, note))
             }
+            Finish::Failed(leg, failure) => Err(self.failed(leg, &failure, note)),
+            Finish::NotHandedOver(failure) => Err(self.not_handed_over(&failure, note)),
             Finish::Late(failure) => Err(self.late(&failure, note)),
         }
     }
 
     /// Decode's answer goes to the client; the prefill leg goes on beside it, unless it is over.
     fn commit(self, begun: Begun) -> Answered {
-        let call_off = self.calling_off(&self.prefill);
-        let Self { errand, prefill, decode, sent, lists } = self;
+        let call_off = self.calling_off(Half::Prefill);
+        let Self { prefill, decode, sent, lists, .. } = self;
         let Sent { running, named, rooms, .. } = sent;
-        let is_over = lists.is_some();
-        let beside = (!is_over).then(|| {
-            let end = errand.context.shared.clock.instant(errand.deadline_ns);
-            Beside::begin(running, prefill, Arc::clone(&rooms), end, call_off)
-        });
-        let Begun { connection, response, first } = begun;
+        let beside = lists.is_none().then(|| Beside::begin(running, prefill, Arc::clone(&rooms), call_off));
         let lists = lists.filter(|lists| !lists.is_empty());
-        let paired = Paired { first, beside, lists, _held: (rooms, named) };
+        let Begun { connection, response, first, .. } = begun;
+        let paired = Paired { first, beside, lists, _held: Some((rooms, named)) };
         let aftermath = Aftermath::of(Leg::Decode, decode.assignment.worker);
-        Answered {
-            paired: Some(Box::new(paired)),
-            ..decode.answered(Leg::Decode, connection, response, aftermath)
+        let answered = decode.answered(Leg::Decode, connection, response, aftermath);
+        Answered { paired: Some(Box::new(paired)), ..answered }
+    }
+
+    /// The answer of this leg is none of success.
+    fn turned_away(self, leg: Half, begun: Begun) -> Answered {
+        let held = Some((Arc::clone(&self.sent.rooms), Arc::clone(&self.sent.named)));
+        let (aftermath, turned) = self.call_off(leg);
+        let Begun { connection, response, first, .. } = begun;
+        let paired = first.map(|first| Paired { first: Some(first), beside: None, lists: None, _held: held });
+        let answered = turned.answered(leg.into(), connection, response, aftermath);
+        Answered { paired: paired.map(Box::new), ..answered }
+    }
+
+    fn failed(self, leg: Half, failure: &Failure, note: &mut Note) -> Unanswered {
+        let (aftermath, failed) = self.call_off(leg);
+        failed.blame(leg.into(), failure, note).after(aftermath)
+    }
+
+    /// Prefill is silent, and decode, which knows that, has done nothing wrong.
+    fn not_handed_over(self, failure: &Failure, note: &mut Note) -> Unanswered {
+        self.inquire();
+        let left = self.left([Half::Prefill]);
+        let Self { prefill, decode, sent, .. } = self;
+        // Closes the connections.
+        drop(sent);
+        decode.booking.fail(Outcome::Refused);
+        let mut aftermath = Aftermath::of(Leg::Prefill, prefill.assignment.worker);
+        // All that share the engine are as silent.
+        aftermath.avoid.extend(prefill.member.ids());
+        aftermath.left = left;
+        prefill.blame(Leg::Prefill, failure, note).after(aftermath)
+    }
+
+    /// An engine has not finished with an earlier try, which is nobody's fault. What called it off may have come too early.
+    fn met_itself(self, leg: Half, failure: &Failure, note: &mut Note) -> Unanswered {
+        let left = self.left([Half::Prefill, Half::Decode]);
+        let Self { prefill, decode, sent, .. } = self;
+        drop(sent);
+        note.absolve();
+        note.complain(leg.into(), format_args!("{failure}; called off again"));
+        let worker = if leg == Half::Prefill { &prefill } else { &decode }.assignment.worker;
+        let mut aftermath = Aftermath::of(leg.into(), worker);
+        aftermath.left = left;
+        for booking in [prefill.booking, decode.booking] {
+            booking.fail(failure.outcome());
         }
+        Unanswered { cause: failure.cause(), refusal: failure.refusal(), aftermath }
     }
 
-    /// Decode's answer is none of success.
-    fn turned_away(self, begun: Begun) -> Answered {
-        let (aftermath, decode) = self.call_off(Leg::Decode);
-        decode.answered(Leg::Decode, begun.connection, begun.response, aftermath)
-    }
-
-    /// Decode waits for prefill, so it is prefill that has kept it waiting, unless that has done its part.
+    /// Decode waits for prefill, and does not show whether it does. So one of them is known to be late only if the other one has done
+    /// its part.
     fn late(self, failure: &Failure, note: &mut Note) -> Unanswered {
-        let leg = if self.lists.is_some() { Leg::Decode } else { Leg::Prefill };
-        if leg == Leg::Prefill {
-            // Both engines are at it.
-            drop(self.calling_off(&self.prefill).begin());
+        self.inquire();
+        match (&self.lists, &self.begun) {
+            (Some(_), _) => {
+                drop(self.calling_off(Half::Decode).begin());
+                self.failed(Half::Decode, failure, note)
+            }
+            (None, Some(_)) => {
+                drop(self.calling_off(Half::Prefill).begin());
+                self.failed(Half::Prefill, failure, note)
+            }
+            (None, None) => self.late_together(failure, note),
         }
-        let (aftermath, late) = self.call_off(leg);
-        late.blame(leg, failure, note).after(aftermath)
+    }
+
+    /// Nobody knows which of them hangs.
+    fn late_together(self, failure: &Failure, note: &mut Note) -> Unanswered {
+        drop(self.left([Half::Prefill, Half::Decode]));
+        let Self { errand, prefill, decode, sent, .. } = self;
+        drop(sent);
+        let [worker, prefill_worker] = [&decode, &prefill].map(|leg| &leg.worker().url);
+        let request_id = errand.id.to_str().unwrap_or("-");
+        tracing::warn!(request_id, %worker, %prefill_worker, "no answer: {failure}; one of the two hangs, and both are asked");
+        note.absolve();
+        let aftermath = Aftermath::of(Leg::Whole, decode.assignment.worker);
+        for booking in [prefill.booking, decode.booking] {
+            booking.fail(Outcome::Refused);
+        }
+        Unanswered { cause: None, refusal: failure.refusal_of_pair(), aftermath }
     }
 
     /// This leg has failed, so the other one is closed and called off, and its worker is not to blame. What is to be known
     /// afterwards, and the leg that failed.
-    fn call_off(self, failed: Leg) -> (Aftermath, BookedLeg) {
-        let prefill_is_over = self.lists.is_some();
-        let call_off = match failed {
-            Leg::Prefill => Some(self.calling_off(&self.decode)),
-            Leg::Decode | Leg::Whole => (!prefill_is_over).then(|| self.calling_off(&self.prefill)),
+    fn call_off(self, failed: Half) -> (Aftermath, BookedLeg) {
+        let other = match failed {
+            Half::Prefill => Some(Half::Decode),
+            Half::Decode => self.lists.is_none().then_some(Half::Prefill),
         };
+        let left = self.left(other);
         let has_names = !self.sent.named.is_empty();
         let Self { prefill, decode, sent, .. } = self;
         // Closes the connections.
         drop(sent);
-        let (failed_leg, other) = match failed {
-            Leg::Prefill => (prefill, decode),
-            Leg::Decode | Leg::Whole => (decode, prefill),
+        let (failed_leg, other_leg) = match failed {
+            Half::Prefill => (prefill, decode),
+            Half::Decode => (decode, prefill),
         };
-        let mut aftermath = Aftermath::of(failed, failed_leg.assignment.worker);
-        let is_other_over = failed != Leg::Prefill && prefill_is_over;
-        if has_names && !is_other_over {
+        let mut aftermath = Aftermath::of(failed.into(), failed_leg.assignment.worker);
+        if has_names && other.is_some() {
             // An engine refuses a request by the name of one that it has not finished with.
-            aftermath.avoid.push(other.assignment.worker);
+            aftermath.avoid.push(other_leg.assignment.worker);
         }
-        other.booking.fail(Outcome::Refused);
-        aftermath.calling_off = call_off.and_then(CallOff::begin);
+        aftermath.left = left;
+        other_leg.booking.fail(Outcome::Refused);
         (aftermath, failed_leg)
     }
 
-    fn calling_off(&self, leg: &BookedLeg) -> CallOff {
+    /// Both engines have this try. These legs are called off.
+    fn left(&self, called_off: impl IntoIterator<Item = Half>) -> Left {
+        let calling_off = called_off.into_iter().map(|leg| self.calling_off(leg).begin());
+        Left::at([&self.prefill.member, &self.decode.member], calling_off)
+    }
+
+    fn calling_off(&self, leg: Half) -> CallOff {
         let Errand { context, head, id, .. } = self.errand;
         CallOff {
             pool: Arc::clone(&context.pool),
-            member: Arc::clone(&leg.member),
+            member: Arc::clone(&self.leg(leg).member),
             authorization: head.headers.get(header::AUTHORIZATION).cloned(),
             id: id.clone(),
             named: Arc::clone(&self.sent.named),
         }
+    }
+
+    fn leg(&self, leg: Half) -> &BookedLeg {
+        match leg {
+            Half::Prefill => &self.prefill,
+            Half::Decode => &self.decode,
+        }
+    }
+
+    /// One of the engines may hang: it is to go out of rotation soon.
+    fn inquire(&self) {
+        self.prefill.member.inquire();
+        self.decode.member.inquire();
     }
 }

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use router_core::{Draws, LeaseId};
 
+use super::bodies::RankWord;
+use crate::fleet::Member;
+
 /// One more than the largest room.
 const ROOMS: usize = 1 << 63;
 
@@ -29,6 +32,31 @@ pub(super) struct Follow {
     pub(super) rank: u32,
     /// How many ranks it has.
     pub(super) of: u32,
+}
+
+/// Which rooms a request may have, and what its prefill engine is told of its rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PrefillRank {
+    pub(super) follow: Option<Follow>,
+    pub(super) word: RankWord,
+}
+
+impl PrefillRank {
+    /// That of a prefill engine, of which the router has `chosen` a rank; the client names one too, or none. SGLang refuses a rank
+    /// that is not the one for which the room stands, where ranks follow rooms ("follow_bootstrap_room conflict").
+    pub(super) fn at(engine: &Member, chosen: Option<u32>, clients: Option<u64>) -> Self {
+        let word = RankWord::of(chosen);
+        let named = chosen.map(u64::from).or(clients).filter(|_| engine.follows_room());
+        let Some(named) = named else { return Self { follow: None, word } };
+        match (chosen, engine.said_dp_size()) {
+            (None, None) => Self { follow: None, word: RankWord::Withheld },
+            (_, of) => {
+                let of = of.unwrap_or(1);
+                // One that it does not have the engine refuses, whatever the room.
+                Self { follow: u32::try_from(named).ok().map(|rank| Follow { rank, of }), word }
+            }
+        }
+    }
 }
 
 impl Rooms {

@@ -15,16 +15,18 @@ use protocol::pd::InputLists;
 use router_core::ids::WorkerId;
 use router_core::{Assignment, Cause, Draws, Leg, Next, Outcome, Scopes, Tries};
 use smallvec::SmallVec;
-use tokio::task::JoinHandle;
 
-use super::attempt::{attempt, upstream_request};
+use super::attempt::{Failure, attempt, upstream_request};
 use super::beside::Beside;
-use super::bodies;
+use super::bodies::{self, RankWord};
+use super::call::Begun;
 use super::dispatch::Place;
+use super::earlier::{Earlier, Left};
 use super::endpoint::Endpoint;
 use super::lease::Lease;
 use super::names::Named;
 use super::note::Note;
+use super::ours::Ours;
 use super::pair::{Pair, RANK_HEADER};
 use super::prepare::{self, Booked, BookedLeg, Order, Unbooked};
 use super::rooms::Taken;
@@ -36,8 +38,8 @@ use crate::upstream::Connection;
 
 type Workers = SmallVec<[WorkerId; 4]>;
 
-/// As long as this another try waits until an engine has been told to let go of the one before.
-const CALL_OFF: Duration = Duration::from_secs(1);
+/// As long as this an engine's answer to the question for its ranks is waited for: it may have been asked a second ago.
+const NEW_RANKS: Duration = Duration::from_secs(3);
 
 /// What every try of a request needs.
 pub(super) struct Errand<'a> {
@@ -66,13 +68,13 @@ pub(super) struct Answered {
     pub(super) connection: Connection,
     pub(super) response: Response<Incoming>,
     pub(super) lease: Lease,
-    /// Of a pair's answer of success.
+    /// Of a pair's answer, and of one that was read in part.
     pub(super) paired: Option<Box<Paired>>,
     pub(super) aftermath: Aftermath,
 }
 
 /// What goes with the answer of a pair.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Paired {
     /// What was read of it.
     pub(super) first: Option<Bytes>,
@@ -81,7 +83,7 @@ pub(super) struct Paired {
     /// What is to be merged into it.
     pub(super) lists: Option<InputLists>,
     /// Its rooms and names are taken until its end.
-    pub(super) _held: (Arc<Taken>, Arc<Named>),
+    pub(super) _held: Option<(Arc<Taken>, Arc<Named>)>,
 }
 
 /// A try without an answer.
@@ -102,8 +104,10 @@ pub(super) struct Aftermath {
     pub(super) avoid: Workers,
     /// Others that are gone with it, and must not have the next one.
     pub(super) gone: Workers,
-    /// The other leg's engine is told to let go.
-    pub(super) calling_off: Option<JoinHandle<()>>,
+    /// The engine has other ranks than its worker was one of.
+    pub(super) other_ranks: Option<Arc<Member>>,
+    /// What is at engines of it.
+    pub(super) left: Left,
 }
 
 /// Workers that have not failed a try themselves; see [`Aftermath`].
@@ -115,7 +119,8 @@ struct Others {
 
 impl Aftermath {
     pub(super) fn of(leg: Leg, worker: WorkerId) -> Self {
-        Self { leg, worker, avoid: Workers::new(), gone: Workers::new(), calling_off: None }
+        let (avoid, gone) = (Workers::new(), Workers::new());
+        Self { leg, worker, avoid, gone, other_ranks: None, left: Left::default() }
     }
 }
 
@@ -124,7 +129,8 @@ impl Unanswered {
     pub(super) fn after(mut self, other: Aftermath) -> Self {
         self.aftermath.avoid.extend(other.avoid);
         self.aftermath.gone.extend(other.gone);
-        self.aftermath.calling_off = self.aftermath.calling_off.or(other.calling_off);
+        self.aftermath.left.extend(other.left);
+        self.aftermath.other_ranks = self.aftermath.other_ranks.or(other.other_ranks);
         self
     }
 }
@@ -139,6 +145,7 @@ impl Errand<'_> {
         let mut last: Option<Result<Answered, Refusal>> = None;
         let mut exclude = Workers::new();
         let mut others = Others::default();
+        let mut earlier = Earlier::default();
         loop {
             let booked = match self.book(&exclude, note).await {
                 Ok(booked) => booked,
@@ -152,28 +159,37 @@ impl Errand<'_> {
             };
             // Where an answer is given up for another try, its connection is closed before that begins.
             drop(last.take());
+            earlier.let_go(&booked).await;
             let scopes = booked.scopes;
             let (prefill, assignment) =
                 (booked.prefill.as_ref().map(|leg| leg.assignment), booked.decode.assignment);
             *trail = Trail { attempts: trail.attempts + 1, last: Some((prefill, assignment)) };
-            let (cause, retry_after_ns, aftermath, mut ended) = match self.once(booked, note).await {
+            let (cause, retry_after_ns, aftermath, mut ended) = match self.once(booked, &earlier, note).await
+            {
                 Ok(mut answered) => match self.retryable(answered.response.status()) {
                     None => return Ok(answered),
                     Some(cause) => {
                         let aftermath = answered.take_aftermath();
+                        earlier.answered(answered.leg);
                         (cause, retry_after_ns(answered.response.headers()), aftermath, Ok(answered))
                     }
                 },
                 Err(Unanswered { cause: None, refusal, .. }) => return Err(refusal),
                 Err(Unanswered { cause: Some(cause), refusal, aftermath }) => {
+                    let refusal = earlier.told(refusal, cause == Cause::Duplicate);
                     (cause, None, aftermath, Err(refusal))
                 }
             };
-            let Aftermath { leg, worker, avoid, gone, calling_off } = aftermath;
-            let now_ns = self.context.shared.clock.now_ns();
-            tries.failed(now_ns, worker, cause, retry_after_ns);
+            let Aftermath { leg, worker, avoid, gone, other_ranks, left } = aftermath;
+            earlier.add(left);
+            let is_news = !others.avoid.contains(&worker);
             others.avoid.extend(avoid);
             others.gone.extend(gone);
+            if let Some(engine) = other_ranks.filter(|_| is_news) {
+                self.new_ranks(&engine, worker, &tries, &others, scopes).await;
+            }
+            let now_ns = self.context.shared.clock.now_ns();
+            tries.failed(now_ns, worker, cause, retry_after_ns);
             note.failing(leg);
             let Some((wait_ns, next)) = self.another(&tries, &others, scopes, &assignment, now_ns, note)
             else {
@@ -190,9 +206,6 @@ impl Errand<'_> {
             }
             last = Some(ended);
             exclude = next;
-            if let Some(calling_off) = calling_off {
-                let _ = tokio::time::timeout(CALL_OFF, calling_off).await;
-            }
             if wait_ns > 0 {
                 tokio::time::sleep(Duration::from_nanos(wait_ns)).await;
             }
@@ -205,6 +218,40 @@ impl Errand<'_> {
             biased;
             more = self.context.shared.newcomers.next() => more,
             () = self.turn.deadline() => false,
+        }
+    }
+
+    /// An engine has refused the rank of this worker, so its others may be wrong as well. Where nobody else is left, waits a moment
+    /// for its answer to the question for its ranks.
+    async fn new_ranks(
+        &self,
+        engine: &Member,
+        worker: WorkerId,
+        tries: &Tries,
+        others: &Others,
+        scopes: Scopes,
+    ) {
+        let shared = &self.context.shared;
+        let known = tries.tried().iter().chain(&others.avoid).chain(&others.gone).copied();
+        let known: Workers = known.chain([worker]).collect();
+        let is_settled = || {
+            let is_known = !engine.ids().contains(&worker);
+            is_known || prepare::others_left(shared, scopes, &self.head.headers, &known)
+        };
+        let settled = async {
+            loop {
+                // Before the look, so that no news is missed after it.
+                let changed = shared.turns.notified();
+                if is_settled() {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.turn.deadline() => {}
+            _ = tokio::time::timeout(NEW_RANKS, settled) => {}
         }
     }
 
@@ -284,11 +331,12 @@ impl Errand<'_> {
     }
 
     /// Tries one plan.
-    async fn once(&self, booked: Booked, note: &mut Note) -> Result<Answered, Unanswered> {
+    async fn once(&self, booked: Booked, earlier: &Earlier, note: &mut Note) -> Result<Answered, Unanswered> {
         let Booked { prefill, decode, .. } = booked;
         match prefill {
             None => self.whole(decode, note).await,
-            Some(prefill) => Pair { errand: self, prefill, decode }.attempt(note).await,
+            // Apart, so that a request to one worker does not carry the room for two calls about.
+            Some(prefill) => Box::pin(Pair { errand: self, prefill, decode, earlier }.attempt(note)).await,
         }
     }
 
@@ -299,21 +347,52 @@ impl Errand<'_> {
             None => self.body.clone(),
             Some(rank) => bodies::for_rank(&self.body, field, rank),
         };
-        let request = self.request_for(&leg, body);
+        let request = self.request_for(&leg, RankWord::of(leg.rank()), body);
         match attempt(self.context, self.turn, &leg.member, request).await {
-            Ok((connection, response)) => {
-                note.upstream_head(Leg::Whole, response.status());
-                let aftermath = Aftermath::of(Leg::Whole, leg.assignment.worker);
-                Ok(leg.answered(Leg::Whole, connection, response, aftermath))
+            Ok((connection, response))
+                if leg.rank().is_some() && response.status() == StatusCode::BAD_REQUEST =>
+            {
+                let begun = Begun::of(connection, response);
+                // Apart, as it is rare.
+                Box::pin(self.refused_by_rank(leg, begun, note)).await
+            }
+            Ok((connection, response)) => Ok(answered(leg, connection, response, note)),
+            Err(failure) => Err(leg.blame(Leg::Whole, &failure, note)),
+        }
+    }
+
+    /// A worker has said that something is wrong with the request, which may be its rank.
+    async fn refused_by_rank(
+        &self,
+        leg: BookedLeg,
+        begun: Begun,
+        note: &mut Note,
+    ) -> Result<Answered, Unanswered> {
+        let ours = Ours { rank: true, ..Ours::default() };
+        let understood = tokio::select! {
+            biased;
+            understood = begun.understood(Leg::Whole, ours) => understood,
+            () = self.turn.deadline() => Err(Failure::TimedOut { hurried: true }),
+        };
+        match understood {
+            Ok(Begun { connection, response, first, .. }) => {
+                let paired = first.map(|first| Paired { first: Some(first), ..Paired::default() });
+                let answered = answered(leg, connection, response, note);
+                Ok(Answered { paired: paired.map(Box::new), ..answered })
             }
             Err(failure) => Err(leg.blame(Leg::Whole, &failure, note)),
         }
     }
 
     /// The client's request as the worker of this leg gets it.
-    pub(super) fn request_for(&self, leg: &BookedLeg, body: Bytes) -> Request<Full<Bytes>> {
+    pub(super) fn request_for(&self, leg: &BookedLeg, rank: RankWord, body: Bytes) -> Request<Full<Bytes>> {
+        let length = (body.len() != self.body.len()).then_some(body.len());
         let mut request = upstream_request(&self.head, body, &leg.member, &self.id);
-        if leg.rank().is_some() {
+        if let (Some(length), Some(said)) = (length, request.headers_mut().get_mut(header::CONTENT_LENGTH)) {
+            // It was the length of the client's body.
+            *said = HeaderValue::from(length);
+        }
+        if rank != RankWord::Clients {
             request.headers_mut().remove(RANK_HEADER);
         }
         request
@@ -330,6 +409,18 @@ impl Answered {
         let Aftermath { leg, worker, .. } = self.aftermath;
         std::mem::replace(&mut self.aftermath, Aftermath::of(leg, worker))
     }
+}
+
+/// The answer of a worker that is alone.
+fn answered(
+    leg: BookedLeg,
+    connection: Connection,
+    response: Response<Incoming>,
+    note: &mut Note,
+) -> Answered {
+    note.upstream_head(Leg::Whole, response.status());
+    let aftermath = Aftermath::of(Leg::Whole, leg.assignment.worker);
+    leg.answered(Leg::Whole, connection, response, aftermath)
 }
 
 /// What `Retry-After` says: seconds, or a date (RFC 9110, section 10.2.3).

@@ -39,6 +39,11 @@ pub(super) fn apply(shared: &Arc<Shared>, before: &Config, now: &Config, started
         changes.policies = policies(&before.policies, &now.policies);
         changes.options = before.source.policy_changes(&now.source);
     }
+    let pairing = |config: &Config| (config.decode_dispatch_limit, config.pair);
+    if pairing(before) != pairing(now) {
+        shared.set_pairing(now.decode_dispatch_limit, now.pair);
+        changes.options.extend(before.source.pairing_changes(&now.source));
+    }
     if !changes.left_out.is_empty() {
         let names = some(&changes.left_out);
         let remedy = "SIGHUP adds them once others have gone";

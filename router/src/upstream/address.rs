@@ -174,7 +174,9 @@ impl Target {
 /// number behind it. No URL of an engine ends so, as a number is no host.
 pub(crate) fn split_rank(text: &str) -> Option<(Address, u32)> {
     let (engine, number) = text.strip_suffix('/').unwrap_or(text).rsplit_once('@')?;
-    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    // As ranks are written: nobody is called `URL@03`.
+    let is_padded = number.len() > 1 && number.starts_with('0');
+    let is_number = !number.is_empty() && !is_padded && number.bytes().all(|byte| byte.is_ascii_digit());
     let number = number.parse().ok().filter(|_| is_number && !engine.contains('@'))?;
     Some((Address::parse_lenient(engine).ok()?, number))
 }
@@ -334,6 +336,8 @@ mod tests {
             ("http://w:1@", None),
             ("http://w:1@+1", None),
             ("http://w:1@-1", None),
+            ("http://w:1@03", None),
+            ("http://w:1@00", None),
             ("http://w:1", None),
             ("http://user:secret@w", None),
             ("http://user:secret@w:1@2", None),

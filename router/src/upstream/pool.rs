@@ -3,7 +3,7 @@
 //! Each worker keeps its own, apart for each runtime thread, so that a connection is always polled by the thread whose
 //! reactor owns it; a worker that has left takes its connections with it.
 //! SGLang's server closes a connection that was idle for 5 s; ours are given up after [`IDLE_LIMIT`], so that
-//! a request never races that close.
+//! a request never races that close. One that is closed before that time is a sign that the engine has ended.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,6 +31,8 @@ pub(crate) struct Pool {
     tls: ClientTls,
     /// Of this router, for what goes out.
     pub(super) mark: Mark,
+    /// Whether a connection that its worker closes early is a reason to ask that worker.
+    watches: bool,
 }
 
 /// The idle connections to one worker, by thread.
@@ -47,7 +49,13 @@ struct Idle {
 impl Pool {
     /// The pool of this thread.
     pub(crate) fn new(thread: usize, connect_timeout: Duration, tls: ClientTls, mark: Mark) -> Self {
-        Self { thread, connect_timeout, tls, mark }
+        Self { thread, connect_timeout, tls, mark, watches: true }
+    }
+
+    /// The same for the router's own questions: a worker that soon closes idle connections would be asked for ever if the end
+    /// of one question's connection were a reason for the next question.
+    pub(crate) fn for_questions(self) -> Self {
+        Self { watches: false, ..self }
     }
 
     /// An idle connection that is still good, if there is one: the one used last, so that surplus ages out.
@@ -58,6 +66,8 @@ impl Pool {
                 idle.clear();
             } else if last.connection.is_idle() {
                 return Some(last.connection);
+            } else {
+                self.closed_by(member);
             }
         }
         None
@@ -68,7 +78,9 @@ impl Pool {
     /// # Errors
     /// [`NoAnswer::Connect`] or [`NoAnswer::ConnectTimedOut`].
     pub(super) async fn connect(&self, member: &Member) -> Result<Connection, NoAnswer> {
-        match tokio::time::timeout(self.connect_timeout, Connection::open(&member.address, &self.tls)).await {
+        // Apart: most requests find a connection, and do not carry the room for a TLS handshake about.
+        let opening = Box::pin(Connection::open(&member.address, &self.tls));
+        match tokio::time::timeout(self.connect_timeout, opening).await {
             Ok(opened) => opened.map_err(NoAnswer::Connect),
             Err(_) => Err(NoAnswer::ConnectTimedOut),
         }
@@ -89,12 +101,24 @@ impl Pool {
         self.idle(member).lock().clear();
     }
 
-    /// Closes what has idled too long.
+    /// Closes what has idled too long, and lets go of what the worker has closed.
     pub(crate) fn prune(&self, members: &[Arc<Member>]) {
         for member in members {
             let mut idle = self.idle(member).lock();
             let fresh = idle.partition_point(|one| one.since.elapsed() >= IDLE_LIMIT);
             idle.drain(..fresh);
+            let before = idle.len();
+            idle.retain_mut(|one| one.connection.is_idle());
+            if idle.len() < before {
+                self.closed_by(member);
+            }
+        }
+    }
+
+    /// A connection was closed by the worker before its time.
+    fn closed_by(&self, member: &Member) {
+        if self.watches {
+            member.inquire();
         }
     }
 

@@ -56,6 +56,30 @@ fn a_worker_goes_out_by_failures_in_a_row_and_comes_back_by_successes_in_a_row()
 }
 
 #[test]
+fn a_worker_that_hangs_with_a_request_is_probed_at_once_and_leaves() {
+    let (go, hangs) = (Latch::default(), Arc::new(AtomicBool::new(false)));
+    let (when, until) = (go.clone(), Arc::clone(&hangs));
+    let worker = Worker::probed(move |conn, _| {
+        if until.load(Ordering::SeqCst) {
+            when.wait();
+        }
+        conn.answer("200 OK", "", b"{}");
+        true
+    });
+    let health = ["--health-check-timeout-secs", "1", "--health-check-interval-secs", "3600"];
+    let router = Router::start(
+        &[worker.url()],
+        &[&health[..], &["--health-failure-threshold", "2", "--first-byte-timeout-secs", "1"]].concat(),
+    );
+    hangs.store(true, Ordering::SeqCst);
+    // One request is reason enough for the probes that the threshold wants.
+    assert_eq!(router.post("/generate", BODY).status(), 504);
+    wait_until("it to be given up", || !is_healthy(&router, 0));
+    go.open();
+    wait_until("it to be well again", || is_healthy(&router, 0));
+}
+
+#[test]
 fn a_probe_that_takes_too_long_has_failed() {
     let (go, asked) = (Latch::default(), AtomicUsize::new(0));
     let when = go.clone();

@@ -33,6 +33,7 @@ mod request_ids;
 mod retries;
 mod roles;
 mod routing;
+mod seen;
 mod shutdown;
 mod shutdown_steps;
 mod signals;

@@ -253,6 +253,7 @@ fn a_file_that_is_written_in_place_is_not_read_before_it_is_whole() {
         if write_slowly(&file, &fleet[..1], "random", &fleet) {
             wait_until("the whole file", || policy_is(&router, "random"));
             assert_eq!(urls(&router), fleet.map(Worker::url));
+            wait_until("the line about it", || readings(&log) > 0);
             assert_eq!(readings(&log), 1, "half a file was taken over: {:?}", log.lines());
             return;
         }

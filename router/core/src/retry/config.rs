@@ -61,7 +61,7 @@ impl RetryConfig {
     #[must_use]
     pub fn retries(&self, cause: Cause) -> bool {
         match cause {
-            Cause::Connect => true,
+            Cause::Connect | Cause::Duplicate | Cause::OtherRanks => true,
             // On a reused connection too the worker may have read the request.
             Cause::StaleConnection | Cause::Reset => self.on_reset,
             Cause::Status(status) => self.statuses.contains(status),

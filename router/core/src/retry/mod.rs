@@ -22,16 +22,20 @@ pub enum Cause {
     StaleConnection,
     /// A fresh connection was lost before any byte of the response. The worker has probably read the request.
     Reset,
+    /// The engine has refused it because it has not finished with the attempt before, by the same id. That one is called off.
+    Duplicate,
+    /// The engine has not the data-parallel rank that it was sent, since it was started anew with others.
+    OtherRanks,
     /// An answer of this status.
     Status(u16),
 }
 
 impl Cause {
-    /// Whether it is worth trying again at once, outside the budget: the worker has not begun with the request, or most
-    /// likely not, so another try adds nothing to what the fleet has to do.
+    /// Whether it is worth trying again outside the budget: the worker has not begun with the request, or most likely not, so
+    /// another try adds nothing to what the fleet has to do.
     #[must_use]
     pub fn is_free(self) -> bool {
-        matches!(self, Self::Connect | Self::StaleConnection)
+        matches!(self, Self::Connect | Self::StaleConnection | Self::Duplicate | Self::OtherRanks)
     }
 }
 

@@ -12,6 +12,7 @@ const NEVER: u64 = u64::MAX;
 /// The draw that leaves a wait as it is.
 const MIDDLE: f64 = 0.5;
 
+/// Those by which a worker counts as tried.
 const CAUSES: [Cause; 6] = [
     Cause::Connect,
     Cause::StaleConnection,
@@ -125,6 +126,16 @@ fn the_only_worker_is_asked_again_at_once_after_a_stale_connection_but_not_hamme
     let next = |cause| tries(&[(0, None)], cause).next(&RetryConfig::default(), 0, NEVER, false, MIDDLE);
     assert_eq!(next(Cause::StaleConnection), retry(0, &[], false));
     assert_eq!(next(Cause::Connect), retry(50 * MS, &[], false));
+}
+
+#[test]
+fn a_worker_that_has_not_finished_with_the_attempt_before_is_tried_again_after_a_while() {
+    let mut tries = tries(&[(0, None)], Cause::Reset);
+    tries.failed(SECOND, WorkerId(1), Cause::Duplicate, None);
+    assert_eq!((tries.tried(), tries.attempts()), (&[WorkerId(0)][..], 2));
+    let next = |fresh_left| tries.next(&RetryConfig::default(), SECOND, NEVER, fresh_left, MIDDLE);
+    assert_eq!(next(true), retry(75 * MS, &[0], false), "outside the budget");
+    assert_eq!(next(false), retry(75 * MS, &[], false));
 }
 
 #[test]

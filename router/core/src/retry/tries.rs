@@ -43,10 +43,13 @@ impl Tries {
     }
 
     /// An attempt on `worker` has failed at `now_ns`; `retry_after_ns` is what the worker's answer said of when to come
-    /// again.
+    /// again. A worker that has not finished with an attempt before is as good as any when it has.
     pub fn failed(&mut self, now_ns: u64, worker: WorkerId, cause: Cause, retry_after_ns: Option<u64>) {
         self.attempts += 1;
         self.last = Some((worker, cause));
+        if cause == Cause::Duplicate {
+            return;
+        }
         let gate_ns = now_ns.saturating_add(retry_after_ns.unwrap_or(0));
         match self.workers.iter().position(|tried| *tried == worker) {
             Some(at) => self.gates_ns[at] = self.gates_ns[at].max(gate_ns),
@@ -88,8 +91,10 @@ impl Tries {
             return Next::Exhausted;
         }
         let backoff_ns = config.backoff_ns(self.attempts - 1, draw);
+        // An engine lets go of a request a moment after it was told to.
+        let is_at_once = cause.is_free() && cause != Cause::Duplicate;
         let (wait_ns, exclude) = if fresh_left {
-            (if cause.is_free() { 0 } else { backoff_ns }, self.workers.clone())
+            (if is_at_once { 0 } else { backoff_ns }, self.workers.clone())
         } else {
             let earliest_ns = self.gates_ns.iter().copied().min().unwrap_or(0).saturating_sub(now_ns);
             if earliest_ns > config.max_backoff_ns {

@@ -98,6 +98,10 @@ impl Addition {
         let address =
             Address::parse_lenient(&self.url).map_err(|problem| Problem::bad(problem.to_string()))?;
         let role = self.worker_type.as_deref().map(role).transpose()?;
+        if let (Some(Role::Decode), Some(port)) = (role, self.bootstrap_port) {
+            let message = format!("bootstrap_port {port}: is of prefill workers only; leave it out");
+            return Err(Problem::bad(message));
+        }
         if let Some(other) = self.runtime.as_deref().filter(|runtime| *runtime != "sglang") {
             let message = format!("runtime `{other}`: this router knows workers of the runtime sglang only");
             return Err(Problem::bad(message));
@@ -106,10 +110,8 @@ impl Addition {
             authorization: shared.settings.added_worker_key.as_ref().map(ApiKey::credential),
             role,
             bootstrap_port: match self.bootstrap_port {
-                // As in the gateway it counts for prefill workers only.
-                Some(port) if !matches!(role, Some(Role::Regular | Role::Decode)) => {
-                    BootstrapPort::Given(port.get())
-                }
+                // As in the gateway it does not count for regular workers.
+                Some(port) if role != Some(Role::Regular) => BootstrapPort::Given(port.get()),
                 _ => BootstrapPort::Asked,
             },
             ..Terms::default()

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
+use router_core::Role;
 use serde::Serialize;
 use serde_json::json;
 
@@ -18,6 +19,7 @@ use self::change::{Addition, Change, Newcomer};
 use self::target::Target;
 use super::{Leave, Registered, drain, drain_rank, register, set_terms};
 use crate::body::Body;
+use crate::config::BootstrapPort;
 use crate::error::{Answer, Refusal};
 use crate::proxy;
 use crate::server::Context;
@@ -29,6 +31,10 @@ const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// How long a client may take to send one.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What is told of a worker that is known, where its role or port was said.
+const KNOWN_WITH_ROLE: &str = "known already, and left as it is; PUT changes it, but for worker_type and bootstrap_port: for \
+                               these DELETE it, and register it anew once it is gone";
 
 /// What is wrong with a call, in the gateway's shape.
 #[derive(Debug)]
@@ -88,11 +94,14 @@ fn one(shared: &Shared, target: &Target) -> Response<Body> {
 async fn add(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, Problem> {
     let addition: Addition = described(request).await?;
     let Newcomer { address, terms, remark } = addition.resolve(shared)?;
+    let role = terms.role;
+    let is_settled = role.is_some() || terms.bootstrap_port != BootstrapPort::Asked;
     let (member, message) = match register(shared, &address, terms) {
         Registered::New(member) => {
-            tracing::info!(worker = %address.url, "registered");
+            tracing::info!(worker = %address.url, role = role.map(Role::label), "registered");
             (member, "registered; it gets requests once it answers its health probe")
         }
+        Registered::Known(member) if is_settled => (member, KNOWN_WITH_ROLE),
         Registered::Known(member) => (member, "known already, and left as it is; PUT changes it"),
         Registered::Full => {
             let message = format!("there are {} workers, and no room for more", super::MAX_WORKERS);

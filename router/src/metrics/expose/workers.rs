@@ -1,34 +1,24 @@
 //! What is shown of each worker that the fleet has now.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use super::page::Page;
 use super::{MODE, Scrape};
 use crate::metrics::live::WorkerRow;
+use crate::metrics::routes::UNKNOWN;
 use crate::metrics::{WorkerError, WorkerMetrics};
 
 /// Name, help and value of a family with one sample per worker.
 type Gauge = (&'static str, &'static str, fn(&WorkerRow) -> u64);
 
+/// The gateway's label for the role.
+pub(super) const WORKER_TYPE: &str = "worker_type";
+
 impl Scrape {
     pub(super) fn workers(&self, page: &mut Page) -> fmt::Result {
-        let mut pools: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-        for worker in &self.live.workers {
-            *pools.entry((worker.role, model(worker))).or_default() += 1;
-        }
-        let mut sizes = page.gauge("smg_worker_pool_size", "Workers")?;
-        for ((role, model), count) in pools {
-            sizes.value(&[("worker_type", role), MODE, ("model", model)], count)?;
-        }
-        let gauges: [Gauge; 5] = [
+        let gauges: [Gauge; 4] = [
             ("smg_worker_requests_active", "Requests in flight", |worker| worker.requests),
             ("smg_worker_tokens_active", "Tokens in flight", |worker| worker.tokens),
-            (
-                "smg_worker_queued_prefill_tokens",
-                "Prompt tokens in flight of requests without a first token",
-                |worker| worker.queued_prefill_tokens,
-            ),
             ("smg_worker_health", "1 healthy, 0 not", |worker| u64::from(worker.healthy)),
             ("smg_worker_warming_up", "1 while a cold cache is warmed up, 0 otherwise", |worker| {
                 u64::from(worker.warming_up)
@@ -36,24 +26,37 @@ impl Scrape {
         ];
         for (name, help, value) in gauges {
             let mut family = page.gauge(name, help)?;
-            self.each_worker(|worker, _| family.value(&[("worker", &worker.url)], value(worker)))?;
+            self.each_worker(|worker, _| family.value(&worker.labels(), value(worker)))?;
         }
+        self.queued_prefill(page)?;
         self.decode_streams(page)?;
         let mut states = page.gauge("smg_worker_state", "1 for the state that the worker is in")?;
         self.each_worker(|worker, _| {
-            states.value(&[("worker", &*worker.url), ("state", worker.state)], 1_u64)
+            let [url, role] = worker.labels();
+            states.value(&[url, ("state", worker.state), role], 1_u64)
         })?;
         let mut diverted =
             page.counter("smg_worker_warm_up_requests", "Requests that went to a worker to warm it up")?;
-        self.each_worker(|worker, _| diverted.count(&[("worker", &worker.url)], worker.diverted))?;
+        self.each_worker(|worker, _| diverted.count(&worker.labels(), worker.diverted))?;
         let mut checks = page.counter("smg_worker_health_checks", "Health probes")?;
         for engine in &self.live.engines {
             for (result, count) in [("success", engine.good_checks), ("failure", engine.failed_checks)] {
-                let labels = [("worker_type", engine.role), ("result", result), ("worker", &engine.url)];
+                let labels = [(WORKER_TYPE, engine.role), ("result", result), ("worker", &engine.url)];
                 checks.count(&labels, count)?;
             }
         }
         Ok(())
+    }
+
+    /// Of those who compute prompts.
+    fn queued_prefill(&self, page: &mut Page) -> fmt::Result {
+        let help =
+            "Prompt tokens in flight of requests without a first token, of workers that compute prompts";
+        let mut queued = page.gauge("smg_worker_queued_prefill_tokens", help)?;
+        self.each_worker(|worker, _| match worker.queued_prefill_tokens {
+            Some(tokens) => queued.value(&worker.labels(), tokens),
+            None => Ok(()),
+        })
     }
 
     /// Where there are prefill workers; those who wait for the streams to end, where these are limited.
@@ -62,7 +65,7 @@ impl Scrape {
             let help = "Decode streams in flight that go on with what the prefill worker computed";
             let mut streams = page.gauge("smg_worker_decode_streams", help)?;
             self.each_worker(|worker, _| match worker.decode_streams {
-                Some(count) => streams.value(&[("worker", &worker.url)], count),
+                Some(count) => streams.value(&worker.labels(), count),
                 None => Ok(()),
             })?;
         }
@@ -76,9 +79,9 @@ impl Scrape {
         self.each_worker(|worker, counts| {
             for (row, count) in self.shown(worker.role, counts.selections()) {
                 let labels = [
-                    ("worker_type", worker.role),
+                    (WORKER_TYPE, worker.role),
                     MODE,
-                    ("model", model(worker)),
+                    ("model", worker.model()),
                     ("policy", row.name),
                     ("worker", &worker.url),
                 ];
@@ -90,7 +93,7 @@ impl Scrape {
         self.each_worker(|worker, counts| {
             for error in WorkerError::ALL {
                 let labels = [
-                    ("worker_type", worker.role),
+                    (WORKER_TYPE, worker.role),
                     MODE,
                     ("error_type", error.label()),
                     ("worker", &worker.url),
@@ -115,20 +118,21 @@ impl Scrape {
         ];
         for (name, help, value) in gauges {
             let mut family = page.gauge(name, help)?;
-            self.each_worker(|worker, _| family.value(&[("worker", &worker.url)], value(worker)))?;
+            self.each_worker(|worker, _| family.value(&worker.labels(), value(worker)))?;
         }
         let mut transitions = page.counter("smg_worker_cb_transitions", "Changes of the breaker's state")?;
         self.each_worker(|worker, _| {
             worker.breaker.transitions.iter().try_for_each(|(from, to, count)| {
-                let labels = [("worker", &*worker.url), ("from", from.label()), ("to", to.label())];
-                transitions.count(&labels, count)
+                let [url, role] = worker.labels();
+                transitions.count(&[url, ("from", from.label()), ("to", to.label()), role], count)
             })
         })?;
         let mut outcomes =
             page.counter("smg_worker_cb_outcomes", "Requests that ended in a way that a breaker counts")?;
         self.each_worker(|worker, _| {
             for (outcome, count) in [("success", worker.tally.completed), ("failure", worker.tally.failed)] {
-                outcomes.count(&[("worker", &worker.url), ("outcome", outcome)], count)?;
+                let [url, role] = worker.labels();
+                outcomes.count(&[url, ("outcome", outcome), role], count)?;
             }
             Ok(())
         })
@@ -143,6 +147,14 @@ impl Scrape {
     }
 }
 
-fn model(worker: &WorkerRow) -> &str {
-    worker.model.as_deref().unwrap_or("unknown")
+impl WorkerRow {
+    /// Its name, and what it does.
+    pub(super) fn labels(&self) -> [(&str, &str); 2] {
+        [("worker", &self.url), (WORKER_TYPE, self.role)]
+    }
+
+    /// The model that it serves, or the word for those that have not said one.
+    pub(super) fn model(&self) -> &str {
+        self.model.as_deref().unwrap_or(UNKNOWN)
+    }
 }

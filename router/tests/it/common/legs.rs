@@ -55,17 +55,25 @@ pub(crate) fn decode_after(source: &Arc<Worker>) -> Worker {
     let source = Arc::clone(source);
     Worker::start(move |conn, request| {
         let room = request.json()["bootstrap_room"].as_u64().expect("a number");
-        conn.stream.set_read_timeout(Some(Duration::from_millis(2))).expect("a timeout");
-        while !rooms(&source).contains(&room) {
-            match conn.stream.read(&mut [0]) {
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                _ => return false,
-            }
+        let is_there = comes_before_the_end(conn, || rooms(&source).contains(&room));
+        if is_there {
+            conn.answer("200 OK", "", b"{}");
         }
-        conn.stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        conn.answer("200 OK", "", b"{}");
-        true
+        is_there
     })
+}
+
+/// Waits until this is so; false if the router hangs up first.
+pub(crate) fn comes_before_the_end(conn: &mut Conn, is_so: impl Fn() -> bool) -> bool {
+    conn.stream.set_read_timeout(Some(Duration::from_millis(2))).expect("a timeout");
+    while !is_so() {
+        match conn.stream.read(&mut [0]) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            _ => return false,
+        }
+    }
+    conn.stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    true
 }
 
 /// A worker that keeps requests until the router hangs up, and counts how often it did.
@@ -141,6 +149,12 @@ pub(crate) fn rooms(worker: &Worker) -> Vec<u64> {
         room => vec![number(room)],
     };
     bodies(worker).into_iter().flat_map(of).collect()
+}
+
+/// The ids of the requests that a worker was told to abort.
+pub(crate) fn called_off(worker: &Worker) -> Vec<String> {
+    let calls = worker.seen().into_iter().filter(|request| request.first.starts_with("POST /abort_request "));
+    calls.map(|call| call.json()["rid"].as_str().expect("a text").to_owned()).collect()
 }
 
 /// The state of a worker's breaker: 0 closed, 1 open, 2 half open.

@@ -119,10 +119,12 @@ impl Router {
         workers.iter().map(|worker| worker["load"].as_u64().expect("a number")).collect()
     }
 
-    /// The value of the first series whose line begins so.
+    /// The value of the first series whose line begins so; behind labels that are complete there may be more of them.
     pub(crate) fn metric(&self, series: &str) -> Option<f64> {
         let text = Client::get(&self.metrics, "/metrics").text();
-        let line = text.lines().find(|line| line.starts_with(series))?;
+        let begin = series.strip_suffix('}').unwrap_or(series);
+        let is_end = |rest: &str| begin == series || rest.starts_with(['}', ',']);
+        let line = text.lines().find(|line| line.strip_prefix(begin).is_some_and(is_end))?;
         line.rsplit(' ').next()?.parse().ok()
     }
 

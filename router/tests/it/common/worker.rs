@@ -154,6 +154,11 @@ impl Worker {
         while TcpStream::connect(&self.address).is_ok() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
+        self.hang_up();
+    }
+
+    /// Ends every connection.
+    pub(crate) fn hang_up(&self) {
         for stream in self.sockets.open.lock().expect("not poisoned").values() {
             // One that the router has closed cannot be closed again.
             let _ = stream.shutdown(Shutdown::Both);

@@ -148,6 +148,16 @@ const REFUSED: &[(&str, &str)] = &[
     ("mesh-host", "0.0.0.0"),
     ("mesh-port", "39527"),
     ("mesh-peer-urls", "a:1"),
+    // Of releases after 0.3.2.
+    ("prefill-max-inflight-requests-per-worker", "8"),
+    ("prefill-queue-size", "100"),
+    ("prefill-queue-timeout-secs", "60"),
+    ("pd-admission-wait-secs", "30"),
+    ("epd-disaggregation", ""),
+    ("encode", "http://127.0.0.1:4"),
+    ("encode-policy", "random"),
+    ("encode-selector", "a=b"),
+    ("dp-minimum-tokens-scheduler", ""),
 ];
 
 /// A flag with its value, if it takes one.

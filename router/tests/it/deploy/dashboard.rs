@@ -88,6 +88,7 @@ fn rows_come_in_the_order_of_the_questions() {
         "Latency",
         "Cache",
         "Balance across workers",
+        "Prefill and decode",
         "Queue and rejections",
         "Retries",
         "Workers: health and breakers",

@@ -7,7 +7,9 @@ use crate::common::process::run_to_end;
 
 /// Flags of other programs, as they stand in commands.
 const OF_OTHERS: &[&str] = &[
+    "--disable-radix-cache",
     "--disaggregation-bootstrap-port",
+    "--disaggregation-decode-enable-radix-cache",
     "--disaggregation-mode",
     "--download",
     "--enable-dp-attention",
@@ -18,8 +20,13 @@ const OF_OTHERS: &[&str] = &[
     "--name",
     "--network",
     "--now",
+    "--pd-admission-wait-secs",
+    "--prefill-max-inflight-requests-per-worker",
+    "--prefill-queue-size",
+    "--prefill-queue-timeout-secs",
     "--prefill-workers",
     "--release",
+    "--served-model-name",
     "--system",
     "--time",
 ];

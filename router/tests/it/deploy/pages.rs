@@ -78,6 +78,32 @@ fn every_refusal_is_explained() {
     }
 }
 
+/// The codes of what goes wrong with one of two legs, without the role before them.
+fn ends_of_codes(source: &str) -> Vec<String> {
+    let parts = source.split("concat!($leg, \"").skip(1);
+    parts.map(|part| part.split('"').next().expect("an end").to_owned()).collect()
+}
+
+#[test]
+fn every_code_of_a_leg_is_in_the_troubleshooting_table() {
+    let ends = ends_of_codes(&text("router/src/error/legs.rs"));
+    assert!(ends.len() > 14 && ends.iter().any(|end| end == "_given_up"), "{ends:?}");
+    let page = text("docs/OPERATIONS.md");
+    let (_, table) = page.split_once("### Codes of pairs").expect("the table");
+    for leg in ["prefill", "decode"] {
+        let lacks = [format!("no_{leg}_workers"), format!("no_available_{leg}_workers")];
+        for code in ends.iter().map(|end| format!("{leg}{end}")).chain(lacks) {
+            assert!(table.contains(&format!("`{code}`")), "docs/OPERATIONS.md: {code} is not explained");
+        }
+    }
+    let source = text("router/src/error.rs");
+    let is_of_pairs =
+        |code: &&str| ["prefill_", "decode_", "pair_"].iter().any(|word| code.starts_with(word));
+    for code in refusal_codes(&source).into_iter().filter(is_of_pairs) {
+        assert!(table.contains(&format!("`{code}`")), "docs/OPERATIONS.md: {code} is not explained");
+    }
+}
+
 #[test]
 fn every_reason_of_a_decision_is_explained() {
     let page = text("docs/OPERATIONS.md");

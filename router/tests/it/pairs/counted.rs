@@ -1,6 +1,6 @@
 //! What `/metrics` tells of requests that pairs serve.
 
-use super::legs::{decode, prefill, router};
+use super::legs::{Holding, decode, prefill, router};
 use super::{BODY, flags};
 use crate::common::{Router, Worker, wait_until};
 
@@ -59,10 +59,11 @@ fn a_request_that_a_role_is_missing_for_is_one_of_pairs() {
 fn a_retry_is_counted_for_the_leg_that_failed() {
     for leg in ["prefill", "decode"] {
         let busy = Worker::answering("503 Service Unavailable", "", "");
-        let (good_prefill, good_decode) = (prefill(), decode());
+        // Who waits for the KV, as decode engines do, does not answer before prefill has refused.
+        let (good_prefill, waiting_decode) = (prefill(), Holding::silent().worker);
         let args = flags(&["--retry-max-retries", "2", "--cb-failure-threshold", "100"]);
         let router = match leg {
-            "prefill" => router(&[&busy], &[&good_decode], &args),
+            "prefill" => router(&[&busy], &[&waiting_decode], &args),
             _ => router(&[&good_prefill], &[&busy], &args),
         };
         assert_eq!(router.post("/generate", BODY).status(), 503, "{leg}");

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::legs::{Holding, QUICK, breaker, decode, decode_after, errors, prefill, rooms, router, wait_for};
+use super::legs::{
+    Holding, QUICK, breaker, called_off, decode, decode_after, errors, prefill, rooms, router, wait_for,
+};
 use super::{BODY, ONCE, STREAM, TOKEN, flags, is_idle, many, sent};
 use crate::common::worker::dead_url;
 use crate::common::{Latch, Router, Worker, wait_until};
@@ -223,6 +225,28 @@ fn a_leg_that_dies_with_many_in_flight_is_told_of_where_nobody_else_is_there() {
     }
 }
 
+// A connection that is there goes back to the pool if the other one cannot be had.
+#[test]
+fn a_pair_that_cannot_be_reached_costs_the_other_worker_no_connection() {
+    for leg in ["prefill", "decode"] {
+        let (dying, other) = (prefill(), prefill());
+        let args = flags(&["--disable-health-check", "--disable-retries", "--threads", "1"]);
+        let router = match leg {
+            "prefill" => router(&[&dying], &[&other], &args),
+            _ => router(&[&other], &[&dying], &args),
+        };
+        assert_eq!(router.post("/generate", BODY).status(), 200);
+        wait_until("both legs to be over", || other.count("POST") == 1 && is_idle(&router));
+        dying.kill();
+        let before = other.connections();
+        // The first one may find its idle connection closed when it is too late to try another one.
+        for _ in 0..4 {
+            assert!([502, 504].contains(&router.post("/generate", BODY).status()));
+        }
+        assert!(other.connections() <= before + 1, "{leg}: {before}, then {}", other.connections());
+    }
+}
+
 #[test]
 fn a_decode_worker_that_dies_after_its_head_and_before_a_byte_is_replaced() {
     let dying = Worker::start(|conn, _| {
@@ -261,12 +285,6 @@ fn a_decode_stream_that_breaks_off_is_broken_off_and_the_prefill_leg_is_ended() 
     assert_eq!((breaker(&router, &prefill.worker), breaker(&router, &decode)), (0.0, 1.0));
 }
 
-/// The ids of the requests that a worker was told to abort.
-fn called_off(worker: &Worker) -> Vec<String> {
-    let calls = worker.seen().into_iter().filter(|request| request.first.starts_with("POST /abort_request "));
-    calls.map(|call| call.json()["rid"].as_str().expect("a text").to_owned()).collect()
-}
-
 #[test]
 fn the_other_engine_is_told_to_abort_by_the_names_that_the_client_gave() {
     for (rid, expected) in [
@@ -289,23 +307,6 @@ fn the_other_engine_is_told_to_abort_by_the_names_that_the_client_gave() {
             assert!(called_off(&failing).is_empty(), "{leg}: who has failed knows it");
         }
     }
-}
-
-#[test]
-fn a_first_byte_that_does_not_come_blames_decode_if_prefill_has_done_its_part_and_otherwise_prefill() {
-    let limit = ["--first-byte-timeout-secs", "1", "--cb-failure-threshold", "1"];
-    let (done, head) = (prefill(), Holding::with_head());
-    let decode_is_late = router(&[&done], &[&head.worker], &flags(&limit));
-    decode_is_late.post("/generate", STREAM).assert_refused(504, "decode_first_byte_timeout");
-    wait_until("decode to be closed", || head.closed() == 1);
-    assert_eq!((breaker(&decode_is_late, &done), breaker(&decode_is_late, &head.worker)), (0.0, 1.0));
-    let silent = Holding::silent();
-    let both_are = router(&[&silent.worker], &[&head.worker], &flags(&limit));
-    both_are.post("/generate", STREAM).assert_refused(504, "prefill_first_byte_timeout");
-    wait_until("both to be closed", || (silent.closed(), head.closed()) == (1, 2));
-    wait_until("the leases to end", || is_idle(&both_are));
-    assert_eq!((breaker(&both_are, &silent.worker), errors(&both_are, &silent.worker)), (1.0, 1.0));
-    assert_eq!((breaker(&both_are, &head.worker), errors(&both_are, &head.worker)), (0.0, 0.0));
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn a_failed_transfer_that_decode_tells_of_first_is_prefills_fault_alone() {
 
 #[test]
 fn a_decode_engine_that_gives_up_while_prefill_is_at_work_is_alone_to_blame() {
-    let (holding, failing) = (Holding::with_head(), giving_up("Decode transfer failed"));
+    let (holding, failing) = (Holding::with_head(), giving_up("Out of memory"));
     let router = router(&[&holding.worker], &[&failing], &flags(&ONCE));
     router.post("/generate", STREAM).assert_refused(502, "decode_given_up");
     wait_until("prefill's connection to be closed", || holding.closed() == 1);

@@ -149,3 +149,16 @@ fn case_58_conversations_stay_with_the_prefill_worker_that_has_them() {
     let used: BTreeSet<_> = chosen.iter().flatten().collect();
     assert_eq!(used.len(), 4, "the common beginning does not draw all to one: {chosen:?}");
 }
+
+#[test]
+fn what_a_worker_says_of_a_prefill_worker_is_not_passed_on_where_there_was_none() {
+    const SAID: &str = "x-router-prefill-worker: 9\r\nx-router-prefill-worker-url: http://other\r\n\
+        x-router-prefill-reason: other\r\n";
+    let regular = Worker::answering("200 OK", SAID, "{}");
+    let router = Router::start(&[regular.url()], &["--decision-headers"]);
+    let answer = router.post("/generate", BODY);
+    assert_eq!(answer.header("x-router-worker-url"), Some(regular.url().as_str()));
+    for field in ["worker", "worker-url", "reason"] {
+        assert_eq!(answer.header(&format!("x-router-prefill-{field}")), None, "{field}");
+    }
+}

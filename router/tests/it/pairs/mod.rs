@@ -1,9 +1,11 @@
 //! Requests that a prefill and a decode worker serve together.
 
+mod again;
 mod bodies;
 mod counted;
 mod failing;
 mod given_up;
+mod hung;
 mod kinds;
 mod leaving;
 mod limit;

@@ -103,17 +103,6 @@ fn a_prefill_worker_that_fails_after_decodes_first_byte_is_blamed_and_the_stream
 }
 
 #[test]
-fn a_prefill_worker_that_never_answers_is_blamed_when_its_time_is_up() {
-    let (prefill, decode) = (Holding::silent(), decode());
-    let args = ["--cb-failure-threshold", "1", "--request-timeout-secs", "3"];
-    let router = router(&[&prefill.worker], &[&decode], &flags(&args));
-    assert_eq!(router.post("/generate", BODY).status(), 200);
-    wait_until("the prefill breaker to open", || breaker(&router, &prefill.worker) == 1.0);
-    wait_until("the leases to end", || is_idle(&router) && prefill.closed() == 1);
-    assert_eq!((errors(&router, &prefill.worker), errors(&router, &decode)), (1.0, 0.0));
-}
-
-#[test]
 fn a_client_that_does_not_read_holds_back_no_prefill_answer() {
     let go = Latch::default();
     let when = go.clone();

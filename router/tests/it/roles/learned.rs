@@ -105,7 +105,6 @@ fn what_a_worker_says_is_no_contradiction_where_it_agrees_or_says_nothing() {
         (in_mode("prefill"), json!({"worker_type": "prefill", "bootstrap_port": 8998}), json!(8998)),
         (json!({}), json!({"worker_type": "prefill", "bootstrap_port": PORT}), json!(PORT)),
         (json!({}), json!({"worker_type": "prefill"}), Value::Null),
-        (in_mode("decode"), json!({"worker_type": "decode", "bootstrap_port": PORT}), Value::Null),
         (in_mode("null"), json!({"worker_type": null, "bootstrap_port": null}), Value::Null),
         (json!({"disaggregation_mode": null}), json!({"worker_type": "decode"}), Value::Null),
     ] {
@@ -117,6 +116,29 @@ fn what_a_worker_says_is_no_contradiction_where_it_agrees_or_says_nothing() {
         let role = said["worker_type"].as_str().unwrap_or("regular");
         assert_eq!((&shown["worker_type"], &shown["bootstrap_port"]), (&json!(role), &port), "{said}");
     }
+}
+
+#[test]
+fn an_engine_whose_connections_end_is_asked_at_once_for_its_role() {
+    let other = Arc::new(AtomicBool::new(false));
+    let is_other = Arc::clone(&other);
+    let worker = Worker::probed(move |conn, request| {
+        let mode = if is_other.load(Ordering::SeqCst) { "decode" } else { "null" };
+        let status = match request.first.split(' ').nth(1).expect("a path") {
+            "/health" | "/server_info" | "/generate" => "200 OK",
+            _ => "404 Not Found",
+        };
+        conn.answer(status, "", in_mode(mode).to_string().as_bytes());
+        true
+    });
+    let (router, _log) = router(&["--worker-info-interval-secs", "3600"]);
+    let id = add(&router, &json!({"url": worker.url()}));
+    shown_when(&router, &id, "ready");
+    assert_eq!(router.post("/generate", b"{}").status(), 200);
+    other.store(true, Ordering::SeqCst);
+    // As a restart does; nothing was under way.
+    worker.hang_up();
+    wait_until("its other role", || shown(&router, &id)["worker_type"] == "decode");
 }
 
 #[test]

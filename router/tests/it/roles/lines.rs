@@ -85,6 +85,19 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("--pd-disaggregation --prefill P 65536 --decode D", "--prefill", "from 1 to 65535, or none"),
     ("--pd-disaggregation --prefill P -1 --decode D", "--prefill", "`-1` is neither"),
     ("--pd-disaggregation --prefill P nothing --decode D", "--prefill", "`nothing` is neither"),
+    ("--pd-disaggregation --prefill P +8998 --decode D", "--prefill", "`+8998` is neither a URL"),
+    ("--pd-disaggregation --prefill P EMPTY --decode D", "--prefill", "`` is neither a URL"),
+    ("--pd-disaggregation --prefill EMPTY P --decode D", "--prefill", "worker URL ``"),
+    ("--pd-disaggregation --prefill P --decode D EMPTY", "--decode", "worker URL ``"),
+    ("--pd-disaggregation --prefill=http://p:1 8998 --decode D", "--prefill", "`8998` stands behind a value"),
+    ("--pd-disaggregation --prefill=http://p:1 8998 --decode D", "--prefill", "write --prefill URL PORT"),
+    ("--pd-disaggregation --prefill P --decode=http://d:1 http://e:1", "--decode", "write --decode URL URL"),
+    ("--worker-urls=http://a:1 http://b:1", "--worker-urls", "write --worker-urls URL URL"),
+    (
+        "--pd-disaggregation --prefill P --decode D --prefill-queue-size 9",
+        "--prefill-queue-size",
+        "--decode-dispatch-limit",
+    ),
     ("--pd-disaggregation --prefill P 1 2 --decode D", "--prefill", "`2`: no scheme"),
     ("--pd-disaggregation --prefill 8998 --decode D", "--prefill", "`8998`: no scheme"),
     ("--pd-disaggregation --prefill --decode D", "--prefill", "a value is required"),
@@ -129,9 +142,10 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The letters of a line, and the URLs for which they stand.
+/// The letters of a line, and the URLs for which they stand; and the word for an argument without words.
 fn urls() -> Vec<(&'static str, String)> {
-    ["P", "Q", "D", "E", "R"].into_iter().map(|letter| (letter, dead_url())).collect()
+    let urls = ["P", "Q", "D", "E", "R"].into_iter().map(|letter| (letter, dead_url()));
+    urls.chain([("EMPTY", String::new())]).collect()
 }
 
 fn words(line: &str, urls: &[(&str, String)]) -> Vec<String> {
@@ -199,6 +213,22 @@ fn what_leaves_no_choice_or_waits_for_workers_is_told_at_the_start() {
             "--worker-urls R --max-idle-secs 9 --decode-policy random",
             "no effect under --policy cache_aware, --decode-policy random",
         ),
+        (
+            "--worker-urls R --decode-dispatch-limit 2",
+            "--decode-dispatch-limit bounds what pairs do, and no prefill workers are named so far",
+        ),
+        (
+            "--pd-disaggregation --prefill P --decode D --pd-least-uncached-tokens 9",
+            "--pd-least-uncached-tokens chooses between pairs and regular workers, and no regular workers are named",
+        ),
+        (
+            "--worker-urls R --prefer-pd false",
+            "--prefer-pd false chooses between pairs and regular workers, and no prefill workers are named so far",
+        ),
+        (
+            "--worker-urls R --dp-rank-field routed_dp_rank",
+            "--dp-rank-field has no effect without --dp-aware",
+        ),
     ] {
         let words = words(line, &urls());
         let words: Vec<_> = ["check"].into_iter().chain(words.iter().map(String::as_str)).collect();
@@ -207,6 +237,16 @@ fn what_leaves_no_choice_or_waits_for_workers_is_told_at_the_start() {
         assert_eq!(output.status.code(), Some(0), "{line}: {said}");
         assert!(said.contains(warning), "{line}: {said}");
     }
+}
+
+#[test]
+fn what_has_an_effect_is_not_warned_of() {
+    let line = "--pd-disaggregation --prefill P Q --decode D E --worker-urls R --dp-aware --dp-rank-field routed_dp_rank \
+                --decode-dispatch-limit 2 --pd-least-uncached-tokens 9 --prefer-pd false";
+    let words = words(line, &urls());
+    let words: Vec<_> = ["check"].into_iter().chain(words.iter().map(String::as_str)).collect();
+    let said = String::from_utf8(run_to_end(&words).stderr).expect("text");
+    assert_eq!(said, "");
 }
 
 #[test]

@@ -10,8 +10,13 @@ fn readiness(router: &Router) -> (u16, Value) {
     (answer.status(), answer.json())
 }
 
-fn not_ready(reason: &str, pools: &[&str]) -> (u16, Value) {
-    (503, json!({"status": "not ready", "reason": reason, "empty_pools": pools}))
+fn not_ready(reason: &str, pools: &[&str], counts: &Value) -> (u16, Value) {
+    (503, json!({"status": "not ready", "reason": reason, "empty_pools": pools, "pools": counts}))
+}
+
+/// What is told of the workers of a role.
+fn pool(able: usize, total: usize) -> Value {
+    json!({"healthy_workers": able, "total_workers": total})
 }
 
 #[test]
@@ -23,22 +28,23 @@ fn a_pair_or_a_regular_worker_is_enough_and_what_is_missing_is_named() {
         (engine(in_mode("decode")), engine(in_mode("prefill")), engine(in_mode("null")));
     let decode_id = add(&router, &json!({"url": decode.url()}));
     shown_when(&router, &decode_id, "ready");
-    assert_eq!(readiness(&router), not_ready("no prefill workers", &["prefill"]));
+    let counts = json!({"prefill": pool(0, 0), "decode": pool(1, 1)});
+    assert_eq!(readiness(&router), not_ready("no prefill workers", &["prefill"], &counts));
     let prefill_id = add(&router, &json!({"url": prefill.url()}));
     shown_when(&router, &prefill_id, "ready");
-    assert_eq!(
-        readiness(&router),
-        (200, json!({"status": "ready", "healthy_workers": 2, "total_workers": 2}))
-    );
+    let ready = json!({"status": "ready", "healthy_workers": 2, "total_workers": 2,
+        "pools": {"prefill": pool(1, 1), "decode": pool(1, 1)}});
+    assert_eq!(readiness(&router), (200, ready));
 
     let answer = super::call(&router, "DELETE", &format!("/workers/{decode_id}"), "");
     assert_eq!(answer.status(), 202);
     wait_until("the worker to be gone", || router.get("/workers").json()["total"] == 1);
-    assert_eq!(readiness(&router), not_ready("no decode workers", &["decode"]));
+    let counts = json!({"prefill": pool(1, 1), "decode": pool(0, 0)});
+    assert_eq!(readiness(&router), not_ready("no decode workers", &["decode"], &counts));
     let regular_id = add(&router, &json!({"url": regular.url()}));
     shown_when(&router, &regular_id, "ready");
-    let ready =
-        json!({"status": "ready", "healthy_workers": 2, "total_workers": 2, "empty_pools": ["decode"]});
+    let ready = json!({"status": "ready", "healthy_workers": 2, "total_workers": 2, "empty_pools": ["decode"],
+        "pools": {"regular": pool(1, 1), "prefill": pool(1, 1), "decode": pool(0, 0)}});
     assert_eq!(readiness(&router), (200, ready));
 }
 
@@ -53,10 +59,12 @@ fn workers_that_are_there_and_not_able_are_told_from_none() {
     }
     assert_eq!(readiness(&router).0, 200);
     prefill.kill();
-    let expected = not_ready("insufficient healthy prefill workers", &["prefill"]);
+    let counts = json!({"prefill": pool(0, 1), "decode": pool(1, 1)});
+    let expected = not_ready("insufficient healthy prefill workers", &["prefill"], &counts);
     wait_until("it to be found", || readiness(&router) == expected);
     decode.kill();
     let reason = "insufficient healthy prefill workers; insufficient healthy decode workers";
-    let expected = not_ready(reason, &["prefill", "decode"]);
+    let counts = json!({"prefill": pool(0, 1), "decode": pool(0, 1)});
+    let expected = not_ready(reason, &["prefill", "decode"], &counts);
     wait_until("both to be found", || readiness(&router) == expected);
 }

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{PORT, engine, in_mode, listed, states};
-use crate::common::{Router, Worker, wait_until};
+use crate::common::legs::latched;
+use crate::common::{Latch, Router, Worker, wait_until};
 use crate::reload::{File, reload};
 
 fn row(worker: &Worker, lines: &str) -> String {
@@ -103,4 +104,40 @@ fn the_file_names_pairs_by_the_flags_keys_too_and_a_flag_takes_their_place() {
     let typed = Router::start(&[], &["--config", &file.path(), "--prefill", &other.url()]);
     let urls: Vec<_> = listed(&typed).into_iter().map(|[url, ..]| url).collect();
     assert_eq!(urls, [json!(other.url()), json!(decode.url())]);
+}
+
+#[test]
+fn when_pairs_are_used_is_taken_over() {
+    const BODY: &[u8] = br#"{"text":"a"}"#;
+    let go = Latch::default();
+    let (prefill, regular) = (engine(in_mode("prefill")), engine(in_mode("null")));
+    let decode = latched(&go, "{}");
+    let pair = row(&prefill, "role = \"prefill\"") + &row(&decode, "role = \"decode\"");
+    let all = format!("{pair}{}", row(&regular, "role = \"regular\""));
+    let file = File::of(&format!("[disaggregation]\ndecode_dispatch_limit = 1\n{pair}"));
+    let (router, log) = Router::start_logged(&[], &["--config", &file.path()]);
+    wait_until("both to be ready", || states(&router) == ["ready"; 2]);
+    let mut clients = [(); 2].map(|()| router.client());
+    clients.iter_mut().for_each(|client| client.send_post("/generate", "", BODY));
+    let waiting = || router.metric("smg_router_decode_dispatch_waiting");
+    wait_until("one to wait", || waiting() == Some(1.0) && decode.count("POST") == 1);
+
+    file.write(&all);
+    reload(&router, &log);
+    wait_until("the other one to go", || decode.count("POST") == 2);
+    assert_eq!(waiting(), None);
+    go.open();
+    clients.iter_mut().for_each(|client| assert_eq!(client.receive().status(), 200));
+    wait_until("all to be ready", || states(&router) == ["ready"; 3]);
+    assert_eq!(router.post("/generate", BODY).status(), 200);
+    assert_eq!((decode.count("POST"), regular.count("POST")), (3, 0));
+
+    file.write(&format!("[disaggregation]\nprefer_pd = false\n{all}"));
+    reload(&router, &log);
+    assert_eq!(router.post("/generate", BODY).status(), 200);
+    assert_eq!((decode.count("POST"), regular.count("POST")), (3, 1));
+    let lines = log.lines();
+    let said = |part: &str| lines.iter().any(|line| line.contains("read again") && line.contains(part));
+    assert!(said("--decode-dispatch-limit 1 → ") && said("--prefer-pd "), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("takes effect at the next start")));
 }
