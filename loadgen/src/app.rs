@@ -129,10 +129,13 @@ fn tell(options: &Options, experiment: &Experiment, report: Option<&PathBuf>) {
 
 /// Prints what the winners are and how a router takes them.
 fn tell_winners(to: &mut impl Write, winners: &[Winner], out: &Path) {
-    for Winner { file, contest, label, .. } in winners.iter().take(MOST_WINNERS) {
+    for Winner { file, contest, label, flags, .. } in winners.iter().take(MOST_WINNERS) {
         let contest = if contest.is_empty() { String::new() } else { format!(", {contest}") };
-        let _ =
-            writeln!(to, "winner{contest}: {label}; to run it: router --config {}", out.join(file).display());
+        let _ = writeln!(
+            to,
+            "winner{contest}: {label}; to run it: router --config {} {flags}",
+            out.join(file).display()
+        );
     }
     if winners.len() > MOST_WINNERS {
         let more = winners.len() - MOST_WINNERS;

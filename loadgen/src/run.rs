@@ -1,14 +1,13 @@
 //! What one run of one cell gives: the records of its requests, and what was measured beside them.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use hdrhistogram::Histogram;
 use protocol::record::RequestRecord;
 use router_core::PolicyConfig;
 use serde::{Deserialize, Serialize};
 
-use crate::scenario::Cell;
+use crate::scenario::{Cell, Pool};
 
 /// The world a cell runs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -49,8 +48,10 @@ pub struct Run {
     pub seed: u64,
     /// How many workers the fleet had.
     pub workers: u32,
-    /// The places of the workers that share one kind of work: all of them, or those of each role.
-    pub pools: Vec<Range<u32>>,
+    /// The workers of each role.
+    pub pools: Vec<Pool>,
+    /// Data-parallel ranks of each worker.
+    pub ranks: u32,
     /// Live: how much faster than real time the workers ran; times in the records are wall time multiplied by it.
     pub speed: f64,
     /// One record per request, in order of `seq`.
@@ -61,6 +62,21 @@ pub struct Run {
     pub load: LoadTimeline,
     /// CPU time (user + system) of the router process per request, in microseconds; live only.
     pub router_cpu_us_per_request: Option<f64>,
+}
+
+/// The error of a request whose client left. Nobody has failed it.
+pub const CLIENT_LEFT: &str = "the client left";
+
+/// Whether a request was left by its client before it had its answer.
+#[must_use]
+pub fn was_left(record: &RequestRecord) -> bool {
+    record.error == CLIENT_LEFT
+}
+
+/// Whether a request was not answered in full, though its client had stayed.
+#[must_use]
+pub fn has_failed(record: &RequestRecord) -> bool {
+    !record.succeeded() && !was_left(record)
 }
 
 /// How many samples a load timeline has.
@@ -79,6 +95,7 @@ impl Run {
             seed,
             workers,
             pools: fleet.roles.pools(workers),
+            ranks: fleet.ranks.size,
             speed: fleet.speed,
             load: LoadTimeline::from_records(&records, workers, TIMELINE_SAMPLES),
             records,

@@ -1,17 +1,68 @@
 //! A scenario in a few words, for the head of the report.
 
+use crate::report::Slo;
 use crate::scenario::{Arrival, Fleet, MatchRatio, Popularity, Roles, Scenario, SharedPrefix, Workload};
 
-/// Key facts, each with its name. `seeds` is how many the command line asked for.
+/// Most values of a swept fact that are told.
+const MOST_VALUES: usize = 4;
+
+/// Key facts, each with its name; of what is swept, every value. `seeds` is how many the command line asked for.
 #[must_use]
 pub fn facts(scenario: &Scenario, seeds: Option<u32>) -> Vec<(String, String)> {
-    let fact = |name: &str, value: String| (name.to_owned(), value);
-    vec![
-        fact("Workload", workload(&scenario.workload)),
-        fact("Arrival", arrival(scenario.arrival)),
-        fact("Fleet", fleet(&scenario.fleet)),
-        fact("Seeds", self::seeds(scenario, seeds)),
-    ]
+    let cells = scenario.cells();
+    let swept = |what: fn(&Scenario) -> String| {
+        let mut values: Vec<String> = Vec::new();
+        for cell in &cells {
+            let value = what(&cell.scenario);
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        listed(values)
+    };
+    let facts = [
+        ("Workload", swept(|scenario| workload(&scenario.workload))),
+        ("Arrival", swept(|scenario| arrival(scenario.arrival))),
+        ("Fleet", swept(|scenario| fleet(&scenario.fleet))),
+        ("Faults", swept(|scenario| scenario.faults.to_string())),
+        ("Objectives", scenario.slo.map_or(String::new(), objectives)),
+        ("Seeds", self::seeds(scenario, seeds)),
+    ];
+    let told = facts.into_iter().filter(|(_, fact)| !fact.is_empty());
+    told.map(|(name, fact)| (name.to_owned(), fact)).collect()
+}
+
+/// Values of a fact, in the order of the scenario.
+fn listed(values: Vec<String>) -> String {
+    let count = values.len();
+    let mut told: Vec<&str> = values.iter().map(String::as_str).take(MOST_VALUES).collect();
+    if count > MOST_VALUES {
+        told.truncate(MOST_VALUES - 1);
+        told.extend(values.last().map(String::as_str));
+    }
+    let list = in_one(&told).unwrap_or_else(|| told.join("; or "));
+    if count > MOST_VALUES { format!("{count} values: {list}") } else { list }
+}
+
+/// Texts that differ in one word, as one text: `Poisson, 10, 50 or 90 requests per second`.
+fn in_one(texts: &[&str]) -> Option<String> {
+    let words: Vec<Vec<&str>> = texts.iter().map(|text| text.split(' ').collect()).collect();
+    let [first, others @ ..] = &words[..] else { return None };
+    if others.is_empty() || others.iter().any(|other| other.len() != first.len()) {
+        return None;
+    }
+    let differing = (0..first.len()).filter(|at| others.iter().any(|other| other[*at] != first[*at]));
+    let [at] = differing.collect::<Vec<_>>()[..] else { return None };
+    let values: Vec<&str> = words.iter().map(|words| words[at]).collect();
+    let (last, before) = values.split_last()?;
+    let mut text = first.clone();
+    let value = format!("{} or {last}", before.join(", "));
+    text[at] = &value;
+    Some(text.join(" "))
+}
+
+fn objectives(slo: Slo) -> String {
+    format!("TTFT at most {} ms, TPOT at most {} ms", slo.ttft_ns as f64 / 1e6, slo.tpot_ns as f64 / 1e6)
 }
 
 /// How many requests a run has.
@@ -88,4 +139,18 @@ fn fleet(fleet: &Fleet) -> String {
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_a_swept_fact_are_told_together() {
+        let of = |values: &[&str]| listed(values.iter().map(|value| (*value).to_owned()).collect());
+        assert_eq!(of(&["evenly, 5 per second"]), "evenly, 5 per second");
+        assert_eq!(of(&["evenly, 5 per second", "evenly, 9 per second"]), "evenly, 5 or 9 per second");
+        assert_eq!(of(&["8 workers", "8 workers (4 prefill)"]), "8 workers; or 8 workers (4 prefill)");
+        assert_eq!(of(&["1 w", "2 w", "3 w", "4 w", "5 w"]), "5 values: 1, 2, 3 or 5 w");
+    }
 }

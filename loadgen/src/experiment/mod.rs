@@ -14,7 +14,7 @@ pub use facts::facts;
 
 use crate::live::{self, LiveError};
 use crate::report;
-use crate::run::{Run, World};
+use crate::run::{Run, World, has_failed, was_left};
 use crate::scenario::{Cell, Scenario};
 use crate::virtual_time::{self, VirtualError};
 use progress::{Display, Task};
@@ -134,10 +134,12 @@ fn run_virtual(jobs: &[(usize, &Job)], display: &Display) -> Result<Vec<(usize, 
 }
 
 fn finish(task: &Task, run: &Run) {
-    let failed = run.records.iter().filter(|r| !r.succeeded()).count();
+    let failed = run.records.iter().filter(|r| has_failed(r)).count();
+    let left = run.records.iter().filter(|r| was_left(r)).count();
     let hit_rate = 100.0 * report::hit_rate(&run.records);
     let failures = if failed == 0 { String::new() } else { format!(", {failed} failed") };
-    task.done(&format!("{} requests, hit rate {hit_rate:.1} %{failures}", run.records.len()));
+    let left = if left == 0 { String::new() } else { format!(", {left} left by their clients") };
+    task.done(&format!("{} requests, hit rate {hit_rate:.1} %{failures}{left}", run.records.len()));
 }
 
 /// Wall time, for progress lines only.

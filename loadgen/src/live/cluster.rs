@@ -1,12 +1,15 @@
 //! The cluster of one live cell: a process with the mock workers, one with the router before them. Where workers that do
 //! everything stand beside prefill and decode workers, they have a process of their own.
 
+use std::ops::Range;
+
 use serde::Deserialize;
 
 use super::LiveError;
 use super::child::{Child, ROUTER_ROLE, WORKER_ROLE};
+use super::faults::{self, Control, Deed};
 use super::places::Places;
-use crate::scenario::{Cell, Fleet};
+use crate::scenario::{Cell, Fleet, Scenario};
 
 /// A started cluster. Dropping it ends all processes, the router first.
 #[derive(Debug)]
@@ -15,6 +18,8 @@ pub(super) struct Cluster {
     pub(super) router_url: String,
     pub(super) places: Places,
     hosts: Vec<Child>,
+    controls: Vec<Control>,
+    urls: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -22,6 +27,8 @@ struct WorkersListening {
     listening: Vec<String>,
     #[serde(default)]
     bootstrap_ports: Vec<Option<u16>>,
+    #[serde(default)]
+    control: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -36,6 +43,8 @@ struct Listening {
     prefill: Vec<(String, Option<u16>)>,
     decode: Vec<String>,
     regular: Vec<String>,
+    /// Where faults can be told them.
+    controls: Vec<Control>,
 }
 
 impl Cluster {
@@ -43,15 +52,23 @@ impl Cluster {
     pub(super) fn start(cell: &Cell, seed: u64) -> Result<Self, LiveError> {
         let fleet = &cell.scenario.fleet;
         let mut hosts = Vec::new();
-        let at = Listening::of(fleet, &mut |args| {
+        let faults = |places| faults::flags(&cell.scenario.faults, fleet, places, seed);
+        let at = Listening::of(fleet, &faults, &mut |args| {
             let (host, at) = Child::start(WORKER_ROLE, &args)?;
             hosts.push(host);
             Ok(at)
         })?;
         let (router, router_at): (_, RouterListening) =
             Child::start(ROUTER_ROLE, &router_args(cell, seed, &at))?;
-        let places = Places::new(at.in_place_order());
-        Ok(Self { router, router_url: router_at.listening, places, hosts })
+        let urls = at.in_place_order();
+        let places = Places::new(urls.clone());
+        Ok(Self { router, router_url: router_at.listening, places, hosts, controls: at.controls, urls })
+    }
+
+    /// What is to be done to it in the course of the run of `cell`.
+    pub(super) fn deeds(&self, cell: &Cell) -> Vec<Deed> {
+        let Scenario { faults, fleet, .. } = &*cell.scenario;
+        faults::deeds(faults, fleet, &self.controls, &self.urls, &self.router_url)
     }
 
     /// Which child has died, in words.
@@ -61,21 +78,28 @@ impl Cluster {
 }
 
 impl Listening {
-    /// Starts the workers of a fleet, each process by its arguments.
+    /// Starts the workers of a fleet, each process by its arguments, with the flags of the faults of its workers.
     fn of(
         fleet: &Fleet,
+        faults: &dyn Fn(Range<u32>) -> Vec<String>,
         start: &mut dyn FnMut(Vec<String>) -> Result<WorkersListening, LiveError>,
     ) -> Result<Self, LiveError> {
         let mut at = Self::default();
         let split = fleet.roles.prefill + fleet.roles.decode;
         if split > 0 {
-            let WorkersListening { mut listening, bootstrap_ports } = start(split_args(fleet, split))?;
+            let args = split_args(fleet, split).into_iter().chain(faults(0..split)).collect();
+            let WorkersListening { mut listening, bootstrap_ports, control } = start(args)?;
+            at.controls.extend(control.map(|url| Control { places: 0..split, url }));
             at.decode = listening.split_off(listening.len().min(fleet.roles.prefill as usize));
             let ports = bootstrap_ports.into_iter().chain(std::iter::repeat(None));
             at.prefill = listening.into_iter().zip(ports).collect();
         }
         if fleet.workers > split {
-            at.regular = start(worker_args(fleet, fleet.workers - split).0)?.listening;
+            let places = split..fleet.workers;
+            let args = worker_args(fleet, fleet.workers - split).0;
+            let told = start(args.into_iter().chain(faults(places.clone())).collect())?;
+            at.regular = told.listening;
+            at.controls.extend(told.control.map(|url| Control { places, url }));
         }
         Ok(at)
     }
@@ -158,6 +182,9 @@ fn router_args(cell: &Cell, seed: u64, at: &Listening) -> Vec<String> {
     if routing.dp_aware {
         args.flag("--dp-aware");
     }
+    if let Some(limit_ns) = routing.first_byte_ns {
+        args.pair("--first-byte-timeout-secs", limit_ns as f64 / 1e9 / cell.scenario.fleet.speed);
+    }
     args.0
 }
 
@@ -236,13 +263,14 @@ mod tests {
             ("router.dp_aware", "true"),
         ]);
         let mut started = Vec::new();
-        let at = Listening::of(&cell.scenario.fleet, &mut |args| {
+        let at = Listening::of(&cell.scenario.fleet, &|_| Vec::new(), &mut |args| {
             let split = args.contains(&"--prefill-workers".to_owned());
             let urls: &[&str] = if split { &["a", "b", "c", "d"] } else { &["e"] };
             started.push(args);
             Ok(WorkersListening {
                 listening: urls.iter().map(|url| (*url).to_owned()).collect(),
                 bootstrap_ports: if split { vec![Some(7), Some(8), None, None] } else { vec![] },
+                control: None,
             })
         })
         .unwrap();

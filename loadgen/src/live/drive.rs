@@ -3,6 +3,7 @@
 //! Latency counts from the moment a request was due, not from the moment it could be sent: a stalled server is not
 //! excused by the requests it kept from starting. Closed loops have no such moment; there, due and sent are one.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,10 +17,14 @@ use protocol::record::RequestRecord;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::LocalSet;
 
+use super::faults::Deed;
 use super::pacer::Due;
 use super::places::Places;
 use super::request::{self, Answer};
 use super::{LiveError, pacer};
+use crate::run::CLIENT_LEFT;
+use crate::scenario::Faults;
+use crate::workload::mishaps::Mishaps;
 use crate::workload::{Pacing, Plan, PlannedRequest};
 
 /// Time between the start of the clock and the first send, so that the first requests are not late by set-up.
@@ -36,6 +41,16 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub(super) struct Driven {
     pub(super) records: Vec<RequestRecord>,
     pub(super) itl_ns: Histogram<u64>,
+    /// A fault that could not be brought about, in words.
+    pub(super) undone: Option<String>,
+}
+
+/// What goes wrong in the course of a run by this side's doing.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    pub(super) deeds: Vec<Deed>,
+    pub(super) faults: Faults,
+    pub(super) mishaps: Mishaps,
 }
 
 /// Sends every request of `plan` to the router at `url`, for as long as the cluster `is_alive`.
@@ -44,6 +59,7 @@ pub(super) fn drive(
     places: Places,
     plan: Plan,
     speed: f64,
+    trouble: Trouble,
     is_alive: &mut dyn FnMut() -> bool,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Driven, LiveError> {
@@ -51,8 +67,9 @@ pub(super) fn drive(
     let target = format!("{url}/generate").parse::<Uri>().map_err(invalid)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(LiveError::Driver)?;
-    let driver = Driver::new(target, places, plan.requests, speed);
+    let driver = Driver::new(target, places, plan.requests, speed, trouble);
     LocalSet::new().block_on(&runtime, async {
+        driver.make_trouble();
         let answers = driver.offer(plan.pacing).map_err(LiveError::Driver)?;
         Ok(driver.collect(answers, is_alive, progress).await)
     })
@@ -90,17 +107,40 @@ struct Driver {
     requests: Arc<[PlannedRequest]>,
     clock: WallClock,
     timeout: Duration,
+    trouble: Trouble,
+    undone: RefCell<Option<String>>,
 }
 
 impl Driver {
-    fn new(target: Uri, places: Places, requests: Vec<PlannedRequest>, speed: f64) -> Rc<Self> {
+    fn new(
+        target: Uri,
+        places: Places,
+        requests: Vec<PlannedRequest>,
+        speed: f64,
+        trouble: Trouble,
+    ) -> Rc<Self> {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         let client =
             Client::builder(TokioExecutor::new()).pool_max_idle_per_host(usize::MAX).build(connector);
         let timeout = REQUEST_TIMEOUT.div_f64(speed.min(1.0));
         let clock = WallClock::new(speed);
-        Rc::new(Self { client, target, places, requests: requests.into(), clock, timeout })
+        let (requests, undone) = (requests.into(), RefCell::new(None));
+        Rc::new(Self { client, target, places, requests, clock, timeout, trouble, undone })
+    }
+
+    /// Does every deed at its time. What cannot be done is kept: a run without its faults proves nothing.
+    fn make_trouble(self: &Rc<Self>) {
+        for deed in self.trouble.deeds.clone() {
+            let driver = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                let due = driver.clock.start + Duration::from_nanos(driver.clock.wall_ns(deed.at_ns));
+                tokio::time::sleep_until(due.into()).await;
+                if let Err(why) = deed.done(&driver.client).await {
+                    driver.undone.borrow_mut().get_or_insert(why);
+                }
+            });
+        }
     }
 
     /// Starts to send; the returned queue holds every answer that can ever come, so that no task waits for the
@@ -150,8 +190,12 @@ impl Driver {
         let group = self.requests[seq].group;
         let context = (self.clock, &self.places);
         let exchange = request::exchange(&self.client, &self.target, group, body, context, &mut answer);
-        let outcome = match tokio::time::timeout(self.timeout, exchange).await {
+        let left = self.trouble.mishaps.client_leaves(&self.trouble.faults, seq as u64);
+        let left = left.map(|after_ns| Duration::from_nanos(self.clock.wall_ns(after_ns)));
+        let patience = left.unwrap_or(self.timeout).min(self.timeout);
+        let outcome = match tokio::time::timeout(patience, exchange).await {
             Ok(outcome) => outcome,
+            Err(_) if left == Some(patience) => Err(CLIENT_LEFT.to_owned()),
             Err(_) => Err(format!("no end within {:?}", self.timeout)),
         };
         answer.record.last_ns = self.clock.now_ns();
@@ -189,7 +233,7 @@ impl Driver {
                 },
             }
         }
-        got.finish(&self.requests, self.clock.now_ns())
+        Driven { undone: self.undone.take(), ..got.finish(&self.requests, self.clock.now_ns()) }
     }
 }
 
@@ -228,6 +272,6 @@ impl Collected {
         };
         let records = self.records.into_iter().zip(requests);
         let records = records.map(|(record, planned)| record.unwrap_or_else(|| given_up(planned))).collect();
-        Driven { records, itl_ns: self.itl_ns }
+        Driven { records, itl_ns: self.itl_ns, undone: None }
     }
 }

@@ -6,6 +6,7 @@
 mod child;
 mod cluster;
 mod drive;
+mod faults;
 mod pacer;
 mod places;
 mod request;
@@ -16,7 +17,7 @@ pub use child::{ROUTER_ROLE, WORKER_ROLE, end_all_children};
 
 use crate::run::Run;
 use crate::scenario::Cell;
-use crate::workload;
+use crate::workload::{self, mishaps::Mishaps};
 
 /// Why a live run could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +42,7 @@ pub enum LiveError {
 pub struct LiveRun {
     /// The results, failed requests included.
     pub run: Run,
-    /// A child that died before the last request ended, in words.
+    /// A child that died before the last request ended, or a fault that could not be brought about, in words.
     pub death: Option<String>,
 }
 
@@ -56,12 +57,16 @@ pub fn run(cell: &Cell, seed: u64, progress: &mut dyn FnMut(u64)) -> Result<Live
     let cpu_before_us = cluster.router.cpu_us();
     let (url, places) = (cluster.router_url.clone(), std::mem::take(&mut cluster.places));
     let mut death = None;
+    let deeds = cluster.deeds(cell);
+    let trouble = drive::Trouble { deeds, faults: cell.scenario.faults.clone(), mishaps: Mishaps::new(seed) };
     let mut is_alive = || {
         death = death.take().or_else(|| cluster.death());
         death.is_none()
     };
-    let driven = drive::drive(&url, places, plan, cell.scenario.fleet.speed, &mut is_alive, progress)?;
+    let driven =
+        drive::drive(&url, places, plan, cell.scenario.fleet.speed, trouble, &mut is_alive, progress)?;
     is_alive();
+    death = death.or(driven.undone);
     let cpu_us = cluster.router.cpu_us().zip(cpu_before_us).map(|(after, before)| after - before);
     let requests = driven.records.len().max(1) as f64;
     let mut run = Run::of(cell, seed, driven.records, driven.itl_ns);

@@ -41,6 +41,8 @@ struct Meta {
     completion_tokens: u64,
     #[serde(default)]
     cached_tokens: u64,
+    #[serde(default)]
+    dp_rank: Option<u32>,
     finish_reason: Option<FinishReason>,
 }
 
@@ -101,6 +103,8 @@ impl Answer {
         self.record.output_tokens = meta.completion_tokens;
         self.record.prompt_tokens = meta.prompt_tokens;
         self.record.cached_tokens = meta.cached_tokens;
+        // A decode worker tells its own, and the prompt was computed elsewhere.
+        self.record.rank = meta.dp_rank.filter(|_| self.record.prefill_worker.is_none());
         match meta.finish_reason {
             Some(reason) if reason.kind == "abort" => {
                 Err(reason.message.unwrap_or_else(|| "the engine aborted the request".to_owned()))
@@ -175,7 +179,7 @@ async fn read_stream(mut body: Incoming, clock: WallClock, answer: &mut Answer) 
 }
 
 /// An error with all its causes: `client error (Connect): tcp connect error: Connection refused`.
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {

@@ -5,9 +5,16 @@ use std::net::TcpListener;
 
 use protocol::record::RequestRecord;
 
-use super::drive::drive;
+use super::drive::{Trouble, drive};
 use super::places::Places;
+use crate::run::was_left;
+use crate::scenario::Faults;
+use crate::workload::mishaps::Mishaps;
 use crate::workload::{Pacing, Plan, PlannedRequest, Segment};
+
+fn no_trouble() -> Trouble {
+    Trouble { deeds: Vec::new(), faults: Faults::default(), mishaps: Mishaps::new(1) }
+}
 
 /// Four workers.
 fn places() -> Places {
@@ -43,7 +50,9 @@ fn plan(requests: u64, pacing: Pacing) -> Plan {
 
 fn records(answer: &'static str) -> Vec<RequestRecord> {
     let url = server(answer);
-    drive(&url, places(), plan(3, Pacing::Open), 1.0, &mut || true, &mut |_| {}).unwrap().records
+    drive(&url, places(), plan(3, Pacing::Open), 1.0, no_trouble(), &mut || true, &mut |_| {})
+        .unwrap()
+        .records
 }
 
 fn stream(frames: &str) -> String {
@@ -105,7 +114,8 @@ fn nobody_at_the_other_end_is_a_failure_of_each_request() {
         format!("http://{}", listener.local_addr().unwrap())
     };
     for pacing in [Pacing::Open, Pacing::Closed { concurrency: 2 }] {
-        let driven = drive(&nobody, places(), plan(3, pacing), 1.0, &mut || true, &mut |_| {}).unwrap();
+        let driven =
+            drive(&nobody, places(), plan(3, pacing), 1.0, no_trouble(), &mut || true, &mut |_| {}).unwrap();
         assert_eq!(driven.records.iter().map(|r| r.seq).collect::<Vec<_>>(), [0, 1, 2]);
         assert!(driven.records.iter().all(|r| r.status == 0 && r.error.contains("refused")), "{driven:?}");
     }
@@ -121,7 +131,7 @@ fn a_dead_cluster_ends_the_run_long_before_its_schedule() {
         looks += 1;
         looks < 3
     };
-    let driven = drive(&url, places(), plan, 1.0, &mut is_alive, &mut |_| {}).unwrap();
+    let driven = drive(&url, places(), plan, 1.0, no_trouble(), &mut is_alive, &mut |_| {}).unwrap();
     assert_eq!(driven.records[0].status, 503);
     assert!(driven.records[1].error.contains("given up"), "{:?}", driven.records[1]);
 }
@@ -132,8 +142,36 @@ fn speed_scales_the_schedule_and_the_figures_alike() {
     let mut plan = plan(2, Pacing::Open);
     // 20 s of the run, 0.2 s of wall time.
     plan.requests[1].at_ns = 20_000_000_000;
-    let driven = drive(&url, places(), plan, 100.0, &mut || true, &mut |_| {}).unwrap();
+    let driven = drive(&url, places(), plan, 100.0, no_trouble(), &mut || true, &mut |_| {}).unwrap();
     let record = &driven.records[1];
     assert_eq!(record.intended_ns, 20_000_000_000);
     assert!(record.sent_ns >= record.intended_ns, "never before it is due: {record:?}");
+}
+
+#[test]
+fn clients_that_leave_close_their_connections_and_are_no_failures() {
+    // Answers nothing, and tells of every connection that the other end closes.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (closed, closings) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let closed = closed.clone();
+            std::thread::spawn(move || {
+                let mut request = [0; 4096];
+                while stream.read(&mut request).is_ok_and(|read| read > 0) {}
+                let _ = closed.send(());
+            });
+        }
+    });
+    let trouble = Trouble { faults: Faults { client_gone: 1.0, ..Faults::default() }, ..no_trouble() };
+    let driven =
+        drive(&url, places(), plan(3, Pacing::Open), 100.0, trouble, &mut || true, &mut |_| {}).unwrap();
+    for record in &driven.records {
+        assert!(was_left(record) && !record.succeeded(), "{record:?}");
+        let stayed_ns =
+            Mishaps::new(1).client_leaves(&Faults { client_gone: 1.0, ..Faults::default() }, record.seq);
+        assert!(record.last_ns - record.sent_ns >= stayed_ns.unwrap(), "{record:?}");
+    }
+    (0..3).for_each(|_| closings.recv_timeout(std::time::Duration::from_secs(30)).unwrap());
 }

@@ -3,8 +3,10 @@
 use hdrhistogram::Histogram;
 use protocol::record::RequestRecord;
 use router_core::PolicyConfig;
+use simworker_core::EngineRole;
 
 use crate::run::{LoadTimeline, Params, Run, World};
+use crate::scenario::Pool;
 
 const MS: u64 = 1_000_000;
 
@@ -21,6 +23,7 @@ pub(super) fn record(seq: u64) -> Draft {
         last_ns: 0,
         worker: None,
         prefill_worker: None,
+        rank: None,
         reason: "hit".into(),
         prompt_tokens: 1,
         cached_tokens: 0,
@@ -56,6 +59,10 @@ impl Draft {
         self.0.prefill_worker = Some(worker);
         self
     }
+    pub(super) fn rank(mut self, rank: u32) -> Self {
+        self.0.rank = Some(rank);
+        self
+    }
     pub(super) fn reason(mut self, reason: &str) -> Self {
         self.0.reason = reason.into();
         self
@@ -88,6 +95,19 @@ pub(super) fn gaps(values_ns: &[u64]) -> Histogram<u64> {
     histogram
 }
 
+/// So many workers that do everything.
+pub(super) fn regular(workers: u32) -> Vec<Pool> {
+    vec![Pool { role: EngineRole::Whole, places: 0..workers }]
+}
+
+/// Workers that prefill, and behind them workers that decode.
+pub(super) fn apart(prefill: u32, decode: u32) -> Vec<Pool> {
+    vec![
+        Pool { role: EngineRole::Prefill, places: 0..prefill },
+        Pool { role: EngineRole::Decode, places: prefill..prefill + decode },
+    ]
+}
+
 /// A virtual run of two workers with seed 1 and no parameters.
 pub(super) fn run(policy: &str, records: Vec<RequestRecord>) -> Run {
     Run {
@@ -97,7 +117,8 @@ pub(super) fn run(policy: &str, records: Vec<RequestRecord>) -> Run {
         params: Params::new(),
         seed: 1,
         workers: 2,
-        pools: std::iter::once(0..2).collect(),
+        pools: regular(2),
+        ranks: 1,
         speed: 1.0,
         load: LoadTimeline::from_records(&records, 2, 60),
         records,

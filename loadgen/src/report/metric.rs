@@ -159,6 +159,13 @@ const TOTALS: &[Metric] = &[
         "Requests that were not answered in full. They count in no latency, token total or rate, and miss every objective.",
     ),
     row(
+        "left",
+        "",
+        Neither,
+        |s| count(s.left),
+        "Requests whose client left before it had its answer. Nobody failed them: they count neither as failed nor against the objectives.",
+    ),
+    row(
         "makespan_s",
         "s",
         Lower,
@@ -222,7 +229,7 @@ const OUTCOMES: &[Metric] = &[
         "share",
         Higher,
         |s| s.slo_attainment.and_then(real),
-        "Share of all requests that met both objectives of [slo]; a one-token reply meets the TPOT one, failed requests miss.",
+        "Share of the requests whose client stayed that met both objectives of [slo]; a one-token reply meets the TPOT one, failed requests miss.",
     ),
     row(
         "imbalance",

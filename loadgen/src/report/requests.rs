@@ -12,7 +12,7 @@ use super::metric::METRICS;
 use super::summary::RunSummary;
 use crate::run::Run;
 
-const COLUMNS: [&str; 20] = [
+const COLUMNS: [&str; 21] = [
     "run",
     "mode",
     "policy",
@@ -33,6 +33,7 @@ const COLUMNS: [&str; 20] = [
     "status",
     "error",
     "prefill_worker",
+    "rank",
 ];
 
 /// One row per request. `run` counts from 0 in the order of `summary.json`.
@@ -55,7 +56,7 @@ pub(super) fn write_requests(to: impl Write, runs: &[Run]) -> Result<(), Error> 
     Ok(())
 }
 
-fn row(record: &RequestRecord) -> [String; 15] {
+fn row(record: &RequestRecord) -> [String; 16] {
     [
         record.seq.to_string(),
         optional(record.group),
@@ -72,6 +73,7 @@ fn row(record: &RequestRecord) -> [String; 15] {
         record.status.to_string(),
         record.error.clone(),
         optional(record.prefill_worker),
+        optional(record.rank),
     ]
 }
 
@@ -124,7 +126,7 @@ mod tests {
         let mut only = run(
             "cache_aware",
             vec![
-                full.tokens(10, 4, 2).predicted(3).prefill_worker(0).build(),
+                full.tokens(10, 4, 2).predicted(3).prefill_worker(0).rank(1).build(),
                 failed(1, 7, 8, 503, "no, \"worker\""),
             ],
         );
@@ -132,9 +134,9 @@ mod tests {
         only.records[0].last_ns += 1_500;
         let text = text(|to| write_requests(to, std::slice::from_ref(&only)).unwrap());
         let expected = "run,mode,policy,params,seed,seq,group,intended_us,sent_us,first_us,last_us,worker,reason,\
-            prompt_tokens,cached_tokens,predicted_cached_tokens,output_tokens,status,error,prefill_worker\n\
-            0,virtual,cache_aware,\"{\"\"cache_threshold\"\":0.3}\",1,0,3,1000,2000,5000,9002,1,hit,10,4,3,2,200,,0\n\
-            0,virtual,cache_aware,\"{\"\"cache_threshold\"\":0.3}\",1,1,,7000,7000,,8000,,,0,0,,0,503,\"no, \"\"worker\"\"\",\n";
+            prompt_tokens,cached_tokens,predicted_cached_tokens,output_tokens,status,error,prefill_worker,rank\n\
+            0,virtual,cache_aware,\"{\"\"cache_threshold\"\":0.3}\",1,0,3,1000,2000,5000,9002,1,hit,10,4,3,2,200,,0,1\n\
+            0,virtual,cache_aware,\"{\"\"cache_threshold\"\":0.3}\",1,1,,7000,7000,,8000,,,0,0,,0,503,\"no, \"\"worker\"\"\",,\n";
         assert_eq!(text, expected);
     }
 
@@ -150,7 +152,7 @@ mod tests {
         assert_eq!(row["hit_rate"].parse::<f64>().unwrap(), json["hit_rate"].as_f64().unwrap());
         assert_eq!(row["e2e_ms.p99"], json["e2e_ms"]["p99"].to_string());
         assert_eq!((row["policy"], row["slo_attainment"]), ("random", ""));
-        assert_eq!(row.len(), 41);
+        assert_eq!(row.len(), 42);
         assert_eq!((row["send_lag_ms.p99"], row["service_ttft_ms.p50"]), ("0.0", "0.0"));
     }
 }

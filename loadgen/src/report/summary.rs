@@ -4,14 +4,13 @@
 //! over all of them, so that a policy cannot look good by failing. What was never measured is `null`, never 0 and
 //! never NaN: a latency of no requests is unknown, a hit rate of no tokens is 0.
 
-use std::ops::Range;
-
 use hdrhistogram::Histogram;
 use protocol::record::RequestRecord;
 use serde::Serialize;
 
 use super::stats::{mean, quantile, ratio};
-use crate::run::{Params, Run, World};
+use crate::run::{Params, Run, World, has_failed, was_left};
+use crate::scenario::Pool;
 
 /// The service level objectives of a scenario, both in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +45,7 @@ pub struct RunSummary {
     pub seed: u64,
     pub requests: u64,
     pub failed: u64,
+    pub left: u64,
     pub makespan_s: f64,
     pub prompt_tokens: u64,
     pub cached_tokens: u64,
@@ -63,6 +63,9 @@ pub struct RunSummary {
     pub router_cpu_us_per_request: Option<f64>,
     pub send_lag_ms: Quantiles,
     pub service_ttft_ms: Quantiles,
+    /// What people call its fleet; not a figure.
+    #[serde(skip)]
+    pub fleet: String,
 }
 
 impl RunSummary {
@@ -80,7 +83,8 @@ impl RunSummary {
             params: run.params.clone(),
             seed: run.seed,
             requests: records.len() as u64,
-            failed: (records.len() - good.len()) as u64,
+            failed: records.iter().filter(|r| has_failed(r)).count() as u64,
+            left: records.iter().filter(|r| was_left(r)).count() as u64,
             makespan_s,
             prompt_tokens,
             cached_tokens: good.iter().map(|r| r.cached_tokens).sum(),
@@ -98,6 +102,7 @@ impl RunSummary {
             router_cpu_us_per_request: run.router_cpu_us_per_request,
             send_lag_ms: Quantiles::of(good.iter().map(|r| r.sent_ns.saturating_sub(r.intended_ns) as f64)),
             service_ttft_ms: Quantiles::of(good.iter().filter_map(|r| service_ttft_ns(r))),
+            fleet: Pool::fleet_word(&run.pools),
         }
     }
 }
@@ -164,14 +169,15 @@ fn predicted_hit_rate(good: &[&RequestRecord]) -> Option<f64> {
 }
 
 /// Share of all requests that met both objectives. A reply of one token has no gaps and meets the second one; a failed
-/// request, or one that never had a first token, misses.
+/// request, or one that never had a first token, misses. One whose client left is not looked at.
 fn attainment(records: &[RequestRecord], slo: Slo) -> f64 {
     let met = |r: &&RequestRecord| {
         r.succeeded()
             && ttft_ns(r).is_some_and(|ns| ns <= slo.ttft_ns as f64)
             && tpot_ns(r).is_none_or(|ns| ns <= slo.tpot_ns as f64)
     };
-    ratio(records.iter().filter(met).count() as f64, records.len() as f64)
+    let stayed = records.iter().filter(|r| !was_left(r));
+    ratio(stayed.clone().filter(met).count() as f64, stayed.count() as f64)
 }
 
 /// Busiest worker over the mean of the workers of its role, idle ones too, in the tokens that it has worked on: prompt
@@ -189,8 +195,8 @@ fn imbalance(good: &[&RequestRecord], run: &Run) -> Option<f64> {
         add(record.prefill_worker.or(record.worker), record.prompt_tokens);
         add(record.worker, record.output_tokens);
     }
-    let unevenness = |pool: &Range<u32>| {
-        let pool = &tokens[pool.start as usize..pool.end as usize];
+    let unevenness = |pool: &Pool| {
+        let pool = &tokens[pool.places.start as usize..pool.places.end as usize];
         let max = pool.iter().max().copied().filter(|max| *max > 0)?;
         Some(max as f64 * pool.len() as f64 / pool.iter().sum::<u64>() as f64)
     };
@@ -202,7 +208,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::report::fixture::{failed, gaps, record, run};
+    use crate::report::fixture::{apart, failed, gaps, record, regular, run};
 
     const MS: u64 = 1_000_000;
     const SLO: Slo = Slo { ttft_ns: 100 * MS, tpot_ns: 10 * MS };
@@ -222,7 +228,7 @@ mod tests {
             ],
         );
         run.workers = 3;
-        run.pools = std::iter::once(0..3).collect();
+        run.pools = regular(3);
         run.seed = 7;
         run.params = Params::from([("cache_threshold".into(), json!(0.3))]);
         run.itl_ns = gaps(&[10 * MS, 20 * MS]);
@@ -237,7 +243,7 @@ mod tests {
         assert!((itl["p99"].as_f64().unwrap() - 20.0).abs() < 0.02, "{itl}");
         let expected = json!({
             "mode": "virtual", "policy": "cache_aware", "params": {"cache_threshold": 0.3}, "seed": 7,
-            "requests": 4, "failed": 1,
+            "requests": 4, "failed": 1, "left": 0,
             // 1000 ms to 1260 ms: the failure at 9000 ms does not count.
             "makespan_s": 0.26,
             "prompt_tokens": 400, "cached_tokens": 200, "hit_rate": 0.5,
@@ -333,13 +339,24 @@ mod tests {
     }
 
     #[test]
+    fn who_left_has_neither_failed_nor_missed() {
+        let mut left = small();
+        left.records[2].error = crate::run::CLIENT_LEFT.into();
+        let [failed, left] = [small(), left].map(|run| RunSummary::of(&run, Some(SLO)));
+        assert_eq!((failed.failed, failed.left), (1, 0));
+        assert_eq!((left.failed, left.left), (0, 1));
+        let met = failed.slo_attainment.unwrap() * 4.0;
+        assert_eq!(left.slo_attainment, Some(met / 3.0));
+    }
+
+    #[test]
     fn workers_are_compared_with_those_of_their_role() {
         // Prefill workers 0 and 1 have 200 and 100 prompt tokens, decode workers 2 and 3 have 9 and 1 output tokens.
         let request = |seq, prefill, worker, prompt, output| {
             record(seq).prefill_worker(prefill).worker(worker).tokens(prompt, 0, output).build()
         };
         let mut run = run("round_robin", vec![request(0, 0, 2, 200, 9), request(1, 1, 3, 100, 1)]);
-        (run.workers, run.pools) = (4, vec![0..2, 2..4]);
+        (run.workers, run.pools) = (4, apart(2, 2));
         assert_eq!(RunSummary::of(&run, None).imbalance, Some(9.0 / 5.0), "decode is the more uneven one");
         run.records[0].output_tokens = 1;
         assert_eq!(RunSummary::of(&run, None).imbalance, Some(200.0 / 150.0));
@@ -350,7 +367,7 @@ mod tests {
         let records = (0..4).map(|i| record(i).worker(i as u32).tokens(10, 0, 5).build()).collect();
         let mut run = run("round_robin", records);
         run.workers = 4;
-        run.pools = std::iter::once(0..4).collect();
+        run.pools = regular(4);
         assert_eq!(RunSummary::of(&run, None).imbalance, Some(1.0));
         assert_eq!(RunSummary::of(&run, None).slo_attainment, None);
     }

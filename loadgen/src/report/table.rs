@@ -9,8 +9,8 @@ use super::best::{RULE, baseline_policy, best, best_text, is_best, leaders, spee
 use super::experiment::Experiment;
 use super::format::grouped;
 use super::metric::Metric;
-use super::variant::{Variant, contests, is_default, plain, short, varying, worlds};
-use crate::run::World;
+use super::variant::{self, Variant, contests, is_default, plain, short, varying, worlds};
+use crate::run::{World, has_failed};
 
 /// Columns of the widest table, however wide the terminal is.
 pub const WIDEST: u16 = 100;
@@ -56,6 +56,7 @@ pub fn table(experiment: &Experiment, glyphs: Glyphs, width: u16) -> String {
         out.push('\n');
         out.push_str(&left_out(&variants, world));
         out.push_str(&failures(experiment, &variants, world, width));
+        out.push_str(&left(&variants, world));
         out.push('\n');
     }
     out.push_str(&legend(&variants, glyphs, width));
@@ -226,7 +227,7 @@ impl Layout<'_, '_> {
         // The marks of best figures stand right of the digits, so headings end one column earlier.
         let padded =
             |text: &str| right(text.lines().map(|line| format!("{line} ")).collect::<Vec<_>>().join("\n"));
-        cells.extend(keys.iter().map(|key| padded(&short(key).replace('_', "_\n"))));
+        cells.extend(keys.iter().map(|key| padded(&variant::heading(key).replace('_', "_\n"))));
         let baseline = baseline_policy(self.variants, self.world);
         for (place, (heading, _)) in self.columns.iter().enumerate() {
             cells.push(padded(heading));
@@ -268,7 +269,7 @@ impl Layout<'_, '_> {
 
 /// A swept value; nothing where the key does not concern the policy.
 fn setting(variant: &Variant<'_>, key: &str) -> String {
-    variant.params.get(key).map_or(String::new(), |value| format!("{} ", plain(Some(value))))
+    variant.params.get(key).map_or(String::new(), |_| format!("{} ", variant.reading(key)))
 }
 
 /// Three lines: above, below the heading, at the end.
@@ -287,7 +288,7 @@ fn failures(experiment: &Experiment, variants: &[Variant<'_>], world: World, wid
     let mut counts: BTreeMap<(u16, &str), u64> = BTreeMap::new();
     let runs = variants.iter().filter(|v| v.world == world).flat_map(|v| &v.runs);
     let records = runs.flat_map(|place| &experiment.runs()[*place].records);
-    for record in records.filter(|record| !record.succeeded()) {
+    for record in records.filter(|record| has_failed(record)) {
         *counts.entry((record.status, record.error.as_str())).or_insert(0) += 1;
     }
     let total: u64 = counts.values().sum();
@@ -306,6 +307,15 @@ fn failures(experiment: &Experiment, variants: &[Variant<'_>], world: World, wid
         out.push_str(&format!("  ...{} more kinds in the report\n", kinds - MOST_FAILURES));
     }
     out
+}
+
+/// How many requests of a world nobody failed, for their clients left.
+fn left(variants: &[Variant<'_>], world: World) -> String {
+    match variants.iter().filter(|v| v.world == world).map(Variant::left).sum::<u64>() {
+        0 => String::new(),
+        1 => "1 request was left by its client\n".to_owned(),
+        left => format!("{} requests were left by their clients\n", grouped(left as f64)),
+    }
 }
 
 fn verdicts(outcomes: &[AssertOutcome], ran: &[World]) -> String {
@@ -452,6 +462,17 @@ mod tests {
         let text = table(&experiment(runs, &[]), Glyphs::Ascii, 100);
         let (first, second) = ("  9 x 503 no worker\n", "  3 x connection refused\n");
         assert!(text.contains(&format!("12 requests failed:\n{first}{second}")), "{text}");
+    }
+
+    #[test]
+    fn clients_that_left_are_no_failures() {
+        let mut runs = two();
+        runs[0].records.extend((1..4).map(|seq| failed(seq, 0, 5, 0, crate::run::CLIENT_LEFT)));
+        let text = table(&experiment(runs, &[]), Glyphs::Ascii, 100);
+        assert!(
+            text.contains("3 requests were left by their clients\n") && !text.contains("failed:"),
+            "{text}"
+        );
     }
 
     #[test]

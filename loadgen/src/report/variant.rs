@@ -21,7 +21,23 @@ pub(super) struct Variant<'a> {
     summaries: Vec<&'a RunSummary>,
 }
 
+/// The keys that say which workers have which role; a fleet's word says it better.
+const ROLE_KEYS: [&str; 2] = ["fleet.prefill", "fleet.regular"];
+
 impl Variant<'_> {
+    /// What people call its fleet.
+    fn fleet(&self) -> &str {
+        self.summaries.first().map_or("", |summary| &summary.fleet)
+    }
+
+    /// A parameter's value as a person reads it under [`heading`].
+    pub(super) fn reading(&self, key: &str) -> String {
+        match key {
+            "fleet.prefill" => self.fleet().to_owned(),
+            _ => plain(self.params.get(key)),
+        }
+    }
+
     /// The figure over the seeds on which it was measured.
     pub(super) fn spread(&self, metric: &Metric) -> Option<Spread> {
         Spread::of(self.summaries.iter().filter_map(|s| metric.value(s)))
@@ -40,6 +56,11 @@ impl Variant<'_> {
     /// Requests and failures over all seeds.
     pub(super) fn requests_and_failed(&self) -> (u64, u64) {
         self.summaries.iter().fold((0, 0), |(r, f), s| (r + s.requests, f + s.failed))
+    }
+
+    /// Requests that their clients left, over all seeds.
+    pub(super) fn left(&self) -> u64 {
+        self.summaries.iter().map(|summary| summary.left).sum()
     }
 
     /// The place of the run that stands for the variant in charts: the lower median by throughput, the earlier one
@@ -127,10 +148,44 @@ pub(super) fn contests(variants: &[Variant<'_>], world: World) -> Vec<Vec<usize>
     contests
 }
 
-/// What was asked of a variant that others were not: the swept keys of the work, as `key=value` words.
+/// Whether a parameter says what is asked of the cluster, and not what the cluster is.
+pub(super) fn is_demand(key: &str) -> bool {
+    is_work(key) && !key.starts_with("fleet.")
+}
+
+/// Whether the same was asked of two variants in the same world.
+pub(super) fn same_demand(a: &Variant<'_>, b: &Variant<'_>) -> bool {
+    let demand = |v: &Variant<'_>| -> Vec<(String, Value)> {
+        v.params.iter().filter(|(key, _)| is_demand(key)).map(|(k, v)| (k.clone(), v.clone())).collect()
+    };
+    a.world == b.world && demand(a) == demand(b)
+}
+
+/// What was asked of a variant that others were not: the swept keys of the work, in words.
 pub(super) fn work(variants: &[Variant<'_>], variant: &Variant<'_>) -> String {
+    phrase(words(variants, variant, is_work))
+}
+
+/// The same as `key=value` words, as names of files have it.
+pub(super) fn work_keys(variants: &[Variant<'_>], variant: &Variant<'_>) -> String {
     let keys = varying(variants, variant.world, variant.policy).into_iter().filter(|key| is_work(key));
-    words(keys, variant)
+    let words = keys.map(|key| format!("{}={}", short(key), plain(variant.params.get(key))));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// What was asked, in words, without the fleet.
+pub(super) fn demand(variants: &[Variant<'_>], variant: &Variant<'_>) -> String {
+    phrase(words(variants, variant, is_demand))
+}
+
+/// What tells a variant from those of which the same was asked. The policy is named where several run.
+pub(super) fn side(variants: &[Variant<'_>], variant: &Variant<'_>) -> String {
+    let mut side = words(variants, variant, |key| !is_demand(key));
+    let alone = variants.iter().all(|v| v.world != variant.world || v.policy == variant.policy);
+    if side.is_empty() || !alone {
+        side.insert(0, variant.policy.to_owned());
+    }
+    phrase(side)
 }
 
 /// Whether a swept variant of a policy has the policy's own defaults in all that varies.
@@ -156,28 +211,68 @@ pub(super) fn short(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
 
+/// What a column of a parameter's values is called.
+pub(super) fn heading(key: &str) -> &str {
+    match key {
+        "fleet.prefill" => "fleet",
+        "arrival.rate" => "requests/s",
+        _ => short(key),
+    }
+}
+
 /// A parameter's value as a person writes it; `default` where it was not set.
 pub(super) fn plain(value: Option<&Value>) -> String {
     match value {
         None => "default".to_owned(),
         Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) if number.is_f64() => format!("{}", number.as_f64().unwrap_or(f64::NAN)),
         Some(other) => other.to_string(),
     }
 }
 
-/// The parameters that tell a variant from its siblings, as `key=value` words; empty when it has none.
+/// The parameters that tell a variant from its siblings, in words; empty when it has none.
 pub(super) fn distinction(variants: &[Variant<'_>], variant: &Variant<'_>) -> String {
-    words(varying(variants, variant.world, variant.policy).into_iter(), variant)
-}
-
-fn words<'k>(keys: impl Iterator<Item = &'k str>, variant: &Variant<'_>) -> String {
-    let words = keys.map(|key| format!("{}={}", short(key), plain(variant.params.get(key))));
-    words.collect::<Vec<_>>().join(" ")
+    phrase(words(variants, variant, |_| true))
 }
 
 /// The policy's name, and what tells the variant from its siblings.
 pub(super) fn label(variants: &[Variant<'_>], variant: &Variant<'_>) -> String {
-    format!("{} {}", variant.policy, distinction(variants, variant)).trim_end().to_owned()
+    let mut label = words(variants, variant, |_| true);
+    label.insert(0, variant.policy.to_owned());
+    phrase(label)
+}
+
+/// The swept parameters of some kind: `key=value`, or what people say of it.
+fn words(variants: &[Variant<'_>], variant: &Variant<'_>, of_kind: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for key in varying(variants, variant.world, variant.policy).into_iter().filter(|key| of_kind(key)) {
+        let value = plain(variant.params.get(key));
+        let word = match key {
+            key if ROLE_KEYS.contains(&key) => variant.fleet().to_owned(),
+            "arrival.rate" => format!("{value} requests/s"),
+            "router.dp_aware" if value == "true" => "rank-aware".to_owned(),
+            "router.dp_aware" => "native ranks".to_owned(),
+            "arrival.concurrency" => format!("{value} in flight"),
+            _ => format!("{}={value}", short(key)),
+        };
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    words
+}
+
+/// Words in a row, with commas around those that are not `key=value`.
+fn phrase(words: Vec<String>) -> String {
+    let mut phrase = String::new();
+    for (place, word) in words.iter().enumerate() {
+        let pair = |at: usize| words[at].contains('=') || at == 0 && !words[at].contains(' ');
+        if place > 0 {
+            phrase.push_str(if pair(place) && pair(place - 1) { " " } else { ", " });
+        }
+        phrase.push_str(word);
+    }
+    phrase
 }
 
 #[cfg(test)]

@@ -8,12 +8,14 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use router_core::PolicyConfig;
+use simworker_core::EngineRole;
 
 use super::best::{Lead, RULE, best, lead, leaders};
 use super::experiment::Experiment;
 use super::metric::Metric;
-use super::variant::{Variant, contests, label, work, worlds};
-use crate::run::World;
+use super::variant::{Variant, contests, label, work, work_keys, worlds};
+use crate::run::{Run, World};
+use crate::scenario::Pool;
 
 /// What a winner's file begins with. Nothing else is taken for one when old results are replaced.
 pub(super) const MARK: &str = "# Written by loadgen: the winner of ";
@@ -33,6 +35,8 @@ pub struct Winner {
     pub contest: String,
     /// The policy, and the settings that tell it from its siblings.
     pub label: String,
+    /// The flags that name the workers to a router, by role.
+    pub flags: String,
     /// The text of its file, which `router --config` takes.
     pub text: String,
 }
@@ -50,9 +54,10 @@ pub fn winners(experiment: &Experiment) -> Vec<Winner> {
             let world = if worlds.len() > 1 { world.label() } else { "" };
             let words = work(variants, &variants[place]);
             winners.push(Winner {
-                file: file(world, &words, &mut taken),
+                file: file(world, &work_keys(variants, &variants[place]), &mut taken),
                 contest: format!("{world} {words}").trim().to_owned(),
                 label: label(variants, &variants[place]),
+                flags: flags(&experiment.runs()[variants[place].typical_run()].pools),
                 text: Sheet { experiment, variants, contest: &contest, place }.text(),
             });
         }
@@ -112,7 +117,7 @@ impl Sheet<'_, '_> {
 
     /// What else the router was told; the section of the policy comes first, as it is open.
     fn settings(&self) -> String {
-        let settings = &self.experiment.runs()[self.variants[self.place].typical_run()].settings;
+        let settings = &self.run(self.place).settings;
         let (mut out, mut open) = (String::new(), "policy");
         for (section, line) in settings {
             if *section != open {
@@ -129,7 +134,7 @@ impl Sheet<'_, '_> {
         vec![
             format!("the scenario {name}, {world}."),
             String::new(),
-            "    router --config FILE --worker-urls http://HOST:PORT ...".to_owned(),
+            format!("    router --config FILE {}", flags(&self.run(self.place).pools)),
             String::new(),
             "The next run of the scenario replaces this file, and a router takes over a file that has"
                 .to_owned(),
@@ -144,7 +149,7 @@ impl Sheet<'_, '_> {
         lines.extend(about.overrides.iter().map(|typed| line("Changed by", typed)));
         let work = work(self.variants, &self.variants[self.place]);
         if !work.is_empty() {
-            lines.push(line("But with", &work));
+            lines.push(line("Here with", &work));
         }
         lines
     }
@@ -178,10 +183,29 @@ impl Sheet<'_, '_> {
         lines
     }
 
+    /// The run that stands for a variant.
+    fn run(&self, place: usize) -> &Run {
+        &self.experiment.runs()[self.variants[place].typical_run()]
+    }
+
     /// The policy of a variant, with the options that it ran with.
     fn policy(&self, place: usize) -> &PolicyConfig {
-        &self.experiment.runs()[self.variants[place].typical_run()].policy
+        &self.run(place).policy
     }
+}
+
+/// The flags that name workers of these roles to a router; every one may stand there more than once.
+fn flags(pools: &[Pool]) -> String {
+    let mut flags = Vec::new();
+    if pools.iter().any(|pool| pool.role != EngineRole::Whole) {
+        flags.push("--pd-disaggregation");
+    }
+    flags.extend(pools.iter().map(|pool| match pool.role {
+        EngineRole::Prefill => "--prefill http://HOST:PORT BOOTSTRAP_PORT ...",
+        EngineRole::Decode => "--decode http://HOST:PORT ...",
+        EngineRole::Whole => "--worker-urls http://HOST:PORT ...",
+    }));
+    flags.join(" ")
 }
 
 /// A policy and the options that were set.

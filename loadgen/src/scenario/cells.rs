@@ -7,6 +7,7 @@ use router_core::PolicyConfig;
 
 use super::document::{Document, Node, Origin, Value};
 use super::error::{ScenarioError, suggest};
+use super::idle::{self, Idle};
 use super::resolve::Resolver;
 use super::section::Section;
 use super::{Scenario, policies, router};
@@ -64,6 +65,7 @@ pub(super) fn expand(
     let axes = axes(document)?;
     check_values(document, &axes, resolver)?;
     let mut cells = Vec::new();
+    let mut idle_keys = Idle::default();
     let mut idle: Vec<&Axis> = axes.iter().collect();
     for world in scenario.mode.worlds() {
         let document = match world {
@@ -78,11 +80,13 @@ pub(super) fn expand(
                     let problem = format!("there are more than {MOST_CELLS} cells");
                     return Err(ScenarioError::at(scenario.path.display(), problem, "sweep fewer values"));
                 }
-                cells.push(cell(*world, &policy, &document, &axes, &values, resolver)?);
+                cells.push(cell(*world, &policy, &document, &axes, &values, resolver, &mut idle_keys)?);
             }
         }
     }
     refuse_idle(document, &idle)?;
+    idle_keys.check()?;
+    idle::check_params(document, cells.iter().map(|cell| &cell.params))?;
     Ok(cells)
 }
 
@@ -119,6 +123,7 @@ fn cell(
     axes: &[&Axis],
     values: &[&Node],
     resolver: &mut Resolver<'_>,
+    idle: &mut Idle,
 ) -> Result<Cell, ScenarioError> {
     let mut document = document.clone();
     let mut params = Params::new();
@@ -134,6 +139,7 @@ fn cell(
     }
     let policy = policies::configure(policy, options)?;
     let scenario = Arc::new(resolver.scenario(&document)?);
+    idle.look(&document, &scenario);
     Ok(Cell { world, policy, params, scenario })
 }
 

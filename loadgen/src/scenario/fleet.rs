@@ -98,11 +98,11 @@ pub(super) fn read(node: &Node) -> Result<Fleet, ScenarioError> {
         network_ns: time("network", 200_000)?,
         request_overhead_ns: time("request_overhead", 3_000_000)?,
     };
-    // Ranks that step together share some of the bounds, which may then be too small.
-    if fleet.ranks.attention {
-        let role = fleet.roles.of(0);
-        simworker_core::Ranks::new(fleet.engine_config(role), fleet.ranks.of(role))
-            .map_err(|error| engine::blame(&section, &error))?;
+    // Roles have bounds of their own, and ranks that step together share some, which may then be too small.
+    for pool in fleet.roles.pools(workers) {
+        let role = fleet.roles.of(pool.places.start);
+        let ranks = fleet.ranks.of(role);
+        ranks.validate(&fleet.engine_config(role)).map_err(|error| engine::blame(&section, &error))?;
     }
     Ok(fleet)
 }

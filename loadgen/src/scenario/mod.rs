@@ -13,6 +13,7 @@ mod error;
 mod faults;
 mod fleet;
 mod horizon;
+mod idle;
 pub(crate) mod input;
 mod overrides;
 mod policies;
@@ -47,7 +48,7 @@ pub use faults::{Faults, Outage};
 pub use fleet::Fleet;
 pub use ranks::Ranks;
 pub use resolve::Mode;
-pub use roles::Roles;
+pub use roles::{Pool, Roles};
 pub use router::Routing;
 pub use workload::{Jitter, MatchRatio, Order, Popularity, SharedPrefix, TraceReplay, Workload};
 

@@ -103,7 +103,8 @@ impl<'a> Resolver<'a> {
         let measured = slo::Measured { slo: root.get("slo").is_some(), mode };
         let asserts =
             root.get("assert").map_or(Ok(Vec::new()), |field| slo::read_asserts(&field, judged, measured))?;
-        let faults = root.get("faults").map_or(Ok(Faults::default()), |field| faults(&field, mode))?;
+        let faults =
+            root.get("faults").map_or(Ok(Faults::default()), |field| Faults::read(field.node, mode))?;
         let workload = workload::read(root.need("workload")?.node, self)?;
         let scenario = Scenario {
             path: self.path.to_owned(),
@@ -161,15 +162,6 @@ impl<'a> Resolver<'a> {
         self.grids_ns.insert(path.to_owned(), grid_ns);
         Ok(grid_ns)
     }
-}
-
-/// What goes wrong, which is played in virtual time only.
-fn faults(field: &Field<'_>, mode: Mode) -> Result<Faults, ScenarioError> {
-    let faults = Faults::read(field.node)?;
-    if faults.any() && mode.worlds().contains(&World::Live) {
-        return Err(field.error("these faults happen in virtual time only", "use mode = \"virtual\""));
-    }
-    Ok(faults)
 }
 
 fn schema(field: &Field<'_>) -> Result<(), ScenarioError> {

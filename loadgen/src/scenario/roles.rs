@@ -24,6 +24,43 @@ pub struct Roles {
     pub link: &'static str,
 }
 
+/// Workers that share one kind of work: their role and their places.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pool {
+    /// What they do.
+    pub role: EngineRole,
+    /// Their places in the fleet.
+    pub places: Range<u32>,
+}
+
+impl Pool {
+    /// The word for its role: `regular`, `prefill` or `decode`.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self.role {
+            EngineRole::Whole => "regular",
+            EngineRole::Prefill => "prefill",
+            EngineRole::Decode => "decode",
+        }
+    }
+
+    /// Whether its workers compute prompts.
+    #[must_use]
+    pub fn computes(&self) -> bool {
+        self.role != EngineRole::Decode
+    }
+
+    /// How people call a fleet of these pools: `regular`, or `4 prefill + 4 decode`.
+    #[must_use]
+    pub fn fleet_word(pools: &[Self]) -> String {
+        if let [only] = pools {
+            return only.word().to_owned();
+        }
+        let words = pools.iter().map(|pool| format!("{} {}", pool.places.len(), pool.word()));
+        words.collect::<Vec<_>>().join(" + ")
+    }
+}
+
 impl Roles {
     /// The role of the worker at a place.
     #[must_use]
@@ -35,12 +72,20 @@ impl Roles {
         }
     }
 
-    /// The places of the workers of each role that there is among `workers`.
+    /// The workers of each role that there is among `workers`.
     #[must_use]
-    pub fn pools(&self, workers: u32) -> Vec<Range<u32>> {
+    pub fn pools(&self, workers: u32) -> Vec<Pool> {
         let apart = self.prefill + self.decode;
-        let pools = [0..self.prefill, self.prefill..apart, apart..workers];
-        pools.into_iter().filter(|pool| !pool.is_empty()).collect()
+        let pools = [
+            (EngineRole::Prefill, 0..self.prefill),
+            (EngineRole::Decode, self.prefill..apart),
+            (EngineRole::Whole, apart..workers),
+        ];
+        pools
+            .map(|(role, places)| Pool { role, places })
+            .into_iter()
+            .filter(|pool| !pool.places.is_empty())
+            .collect()
     }
 
     /// Whether prefill and decode are apart.

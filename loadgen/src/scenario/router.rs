@@ -23,6 +23,8 @@ pub struct Routing {
     /// Prompts of which fewer tokens are left to compute are not split, where workers that do both are there; 0 for
     /// splitting all.
     pub least_uncached_tokens: u64,
+    /// How long a worker may take until the first byte of its answer, in nanoseconds; then the request ends with 504.
+    pub first_byte_ns: Option<u64>,
 }
 
 impl Routing {
@@ -79,6 +81,10 @@ fn routing(section: &Section<'_>) -> Result<Routing, ScenarioError> {
         decode_dispatch_limit: Some(section.get("decode_dispatch_limit").map_or(Ok(0), limit)?)
             .filter(|most| *most > 0),
         least_uncached_tokens: section.get("least_uncached_tokens").map_or(Ok(0), least)?,
+        first_byte_ns: section
+            .get("first_byte_timeout")
+            .map(|field| field.short_duration_ns())
+            .transpose()?,
     })
 }
 
@@ -113,14 +119,22 @@ const LIVE_KEYS: &[(&str, [&str; 2])] =
     &[("stream_interval", ["fleet", "stream_interval"]), ("speed", ["fleet", "speed"])];
 
 /// The keys of `[router]`.
-pub(super) const KEYS: &[&str] =
-    &["policies", "options", "decode_policy", "dp_aware", "decode_dispatch_limit", "least_uncached_tokens"];
+pub(super) const KEYS: &[&str] = &[
+    "policies",
+    "options",
+    "decode_policy",
+    "dp_aware",
+    "decode_dispatch_limit",
+    "least_uncached_tokens",
+    "first_byte_timeout",
+];
 /// Those of them that can be swept as they are.
 pub(super) const SWEPT: &[&str] = &[
     "router.decode_policy",
     "router.dp_aware",
     "router.decode_dispatch_limit",
     "router.least_uncached_tokens",
+    "router.first_byte_timeout",
 ];
 /// The keys of `[live]`.
 pub(super) const LIVE: &[&str] = &["policies", "stream_interval", "speed"];

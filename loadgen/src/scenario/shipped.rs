@@ -82,7 +82,7 @@ fn disaggregated_scenarios_have_the_fleets_that_they_tell_of() {
     let pd = shipped("pd.toml");
     assert_eq!((pd.fleet.roles.prefill, pd.fleet.roles.decode, pd.mode), (4, 4, Mode::Both));
     let faults = shipped("pd_faults.toml");
-    assert!(faults.faults.any() && faults.mode == Mode::Virtual);
+    assert!(faults.faults.any() && faults.mode == Mode::Both);
     let both_ways = shipped("pd_vs_regular.toml").cells();
     let fleets = |cells: &[Cell]| -> Vec<(u32, u32)> {
         cells.iter().map(|cell| (cell.scenario.fleet.workers, cell.scenario.fleet.roles.prefill)).collect()

@@ -1,17 +1,17 @@
-//! Everything that is drawn in a virtual run besides the plan: what goes wrong, rooms, and the jitter of retries.
+//! What goes wrong in a virtual run, and how often each thing did; and the rooms of pairs.
 
 use std::collections::BTreeMap;
 
 use rand::RngExt;
 use rand_pcg::Pcg64;
-use simworker_core::EngineRole;
+use simworker_core::{EngineRole, RequestId};
 
 use crate::scenario::Faults;
-use crate::workload::draws::{Component, stream, unit};
+use crate::workload::draws::{Component, stream};
+use crate::workload::mishaps::{Mishap, Mishaps};
 
-/// The shortest and the longest time that a client stays who leaves, in nanoseconds.
-const LEAVES_NS: [f64; 2] = [1e6, 1e10];
-/// The same of the time by which a leg or an abort is late, and after which a hand-off fails that has begun.
+/// The shortest and the longest time by which a leg or an abort is late, and after which a hand-off fails that has begun, in
+/// nanoseconds.
 const LATE_NS: [f64; 2] = [1e6, 1e8];
 const FAILS_NS: [f64; 2] = [1e5, 1e8];
 
@@ -19,8 +19,7 @@ const FAILS_NS: [f64; 2] = [1e5, 1e8];
 pub(super) struct Dice {
     faults: Faults,
     rooms: Pcg64,
-    mishaps: Pcg64,
-    retries: Pcg64,
+    mishaps: Mishaps,
     tally: BTreeMap<&'static str, u64>,
 }
 
@@ -68,16 +67,19 @@ pub(super) enum BadRoom {
     InUse,
 }
 
+/// What a worker does with a leg instead of serving it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mood {
+    /// It answers this status; with `Retry-After` if it is busy.
+    Answers { status: u16, busy: bool },
+    /// It says nothing, for ever.
+    Silent,
+}
+
 impl Dice {
     pub(super) fn new(faults: Faults, seed: u64) -> Self {
-        let of = |component| stream(seed, component);
-        Self {
-            faults,
-            rooms: of(Component::Rooms),
-            mishaps: of(Component::Mishaps),
-            retries: of(Component::Retries),
-            tally: BTreeMap::new(),
-        }
+        let (rooms, mishaps) = (stream(seed, Component::Rooms), Mishaps::new(seed));
+        Self { faults, rooms, mishaps, tally: BTreeMap::new() }
     }
 
     /// A bootstrap room below 2^63, as SGLang wants it. With `aligned`, a number of ranks and one of them, the room leads
@@ -90,72 +92,90 @@ impl Dice {
         if led >> 63 == 0 { led } else { led - size }
     }
 
-    /// Whether a worker answers a leg with 500.
-    pub(super) fn leg_fails(&mut self, role: EngineRole) -> bool {
-        let share = match role {
-            EngineRole::Prefill => self.faults.prefill_failure,
-            EngineRole::Decode | EngineRole::Whole => self.faults.decode_failure,
-        };
-        let fails = self.happens(share);
-        if fails {
-            self.note(if role == EngineRole::Prefill { "prefill 500" } else { "decode 500" });
+    /// What a worker does with a leg of an attempt, if it does not serve it.
+    pub(super) fn mood(&mut self, role: EngineRole, id: RequestId) -> Option<Mood> {
+        let Faults { prefill_failure, decode_failure, busy, stalled, .. } = self.faults;
+        let of = |prefill, decode| of_role(role, prefill, decode);
+        let fails = of(Mishap::PrefillFails, Mishap::DecodeFails);
+        if self.happens(fails, id, of_role(role, prefill_failure, decode_failure)) {
+            self.note(of_role(role, "prefill 500", "decode 500"));
+            return Some(Mood::Answers { status: 500, busy: false });
         }
-        fails
+        if self.happens(of(Mishap::PrefillBusy, Mishap::DecodeBusy), id, busy) {
+            let status = if self.happens(Mishap::BusyHow, id, 0.5) { 429 } else { 503 };
+            self.note(match status {
+                429 => of_role(role, "prefill 429", "decode 429"),
+                _ => of_role(role, "prefill 503", "decode 503"),
+            });
+            return Some(Mood::Answers { status, busy: true });
+        }
+        if self.happens(of(Mishap::PrefillStalls, Mishap::DecodeStalls), id, stalled) {
+            self.note(of_role(role, "prefill stalls", "decode stalls"));
+            return Some(Mood::Silent);
+        }
+        None
     }
 
-    pub(super) fn crossing(&mut self) -> Crossing {
-        let crossing = self.draw_crossing();
+    /// What becomes of the hand-off of an attempt.
+    pub(super) fn crossing(&mut self, id: RequestId) -> Crossing {
+        let crossing = self.draw_crossing(id);
         if let Some(what) = crossing.label() {
             self.note(what);
         }
         crossing
     }
 
-    fn draw_crossing(&mut self) -> Crossing {
-        if self.happens(self.faults.handshake_lost) {
+    fn draw_crossing(&self, id: RequestId) -> Crossing {
+        if self.happens(Mishap::Handshake, id, self.faults.handshake_lost) {
             return Crossing::Unheard;
         }
-        if self.happens(self.faults.peer_lost) {
+        if self.happens(Mishap::Peer, id, self.faults.peer_lost) {
             return Crossing::PeerLost;
         }
-        if !self.happens(self.faults.transfer_failure) {
+        if !self.happens(Mishap::Transfer, id, self.faults.transfer_failure) {
             return Crossing::Whole;
         }
-        match self.mishaps.random_range(0..4) {
+        match (self.mishaps.unit(Mishap::TransferHow, id.0) * 4.0) as u32 {
             0 => Crossing::FailsFirst,
-            1 => Crossing::FailsMidway(self.span(FAILS_NS)),
+            1 => Crossing::FailsMidway(self.mishaps.span(Mishap::TransferWhen, id.0, FAILS_NS)),
             2 => Crossing::FailsInFlight,
             _ => Crossing::FailsLast,
         }
     }
 
-    pub(super) fn bad_room(&mut self) -> Option<BadRoom> {
-        let bad = self.happens(self.faults.bad_room);
-        bad.then(|| if self.happens(0.5) { BadRoom::Missing } else { BadRoom::InUse })
+    /// What is wrong with the room of an attempt, if anything is.
+    pub(super) fn bad_room(&self, id: RequestId) -> Option<BadRoom> {
+        let bad = self.happens(Mishap::Room, id, self.faults.bad_room);
+        bad.then(|| if self.happens(Mishap::RoomHow, id, 0.5) { BadRoom::Missing } else { BadRoom::InUse })
     }
 
-    /// By how many nanoseconds a leg, or its abort, comes late.
-    pub(super) fn late_ns(&mut self) -> u64 {
-        if self.happens(self.faults.late_legs) { self.span(LATE_NS) } else { 0 }
+    /// By how many nanoseconds a leg comes late to a worker of this role.
+    pub(super) fn leg_late_ns(&self, role: EngineRole, id: RequestId) -> u64 {
+        self.late_ns(of_role(role, Mishap::PrefillLate, Mishap::DecodeLate), id)
     }
 
-    /// After how many nanoseconds a client leaves, if it does. Every stage of a request is hit.
-    pub(super) fn client_leaves(&mut self) -> Option<u64> {
-        if !self.happens(self.faults.client_gone) {
-            return None;
+    /// By how many nanoseconds its abort does.
+    pub(super) fn abort_late_ns(&self, role: EngineRole, id: RequestId) -> u64 {
+        self.late_ns(of_role(role, Mishap::PrefillAbortLate, Mishap::DecodeAbortLate), id)
+    }
+
+    fn late_ns(&self, what: Mishap, id: RequestId) -> u64 {
+        let late = self.happens(what, id, self.faults.late_legs);
+        if late { self.mishaps.span(Mishap::LateBy, id.0 ^ what as u64, LATE_NS) } else { 0 }
+    }
+
+    /// After how many nanoseconds a client leaves, if it does.
+    pub(super) fn client_leaves(&mut self, seq: u64) -> Option<u64> {
+        let after_ns = self.mishaps.client_leaves(&self.faults, seq);
+        if after_ns.is_some() {
+            self.note("client leaves");
         }
-        self.note("client leaves");
-        Some(self.span(LEAVES_NS))
+        after_ns
     }
 
-    /// A time from the first to the second one, in nanoseconds. Its logarithm is drawn evenly.
-    fn span(&mut self, [shortest, longest]: [f64; 2]) -> u64 {
-        (shortest * (longest / shortest).powf(unit(&mut self.mishaps))) as u64
-    }
-
-    /// An even draw in [0, 1) for the jitter of a retry.
-    pub(super) fn jitter(&mut self) -> f64 {
-        unit(&mut self.retries)
+    /// An even draw in [0, 1) for the jitter of the retry that follows an attempt.
+    pub(super) fn jitter(&self, id: RequestId) -> f64 {
+        self.mishaps.unit(Mishap::Jitter, id.0)
     }
 
     /// From now on nothing goes wrong.
@@ -175,9 +195,14 @@ impl Dice {
         *self.tally.entry(what).or_default() += 1;
     }
 
-    fn happens(&mut self, share: f64) -> bool {
-        share > 0.0 && unit(&mut self.mishaps) < share
+    fn happens(&self, what: Mishap, id: RequestId, share: f64) -> bool {
+        self.mishaps.happens(what, id.0, share)
     }
+}
+
+/// One of two, by the role of a worker: workers that do both answer as decode workers do.
+fn of_role<T>(role: EngineRole, prefill: T, decode: T) -> T {
+    if role == EngineRole::Prefill { prefill } else { decode }
 }
 
 #[cfg(test)]
@@ -197,11 +222,11 @@ mod tests {
     }
 
     #[test]
-    fn faults_come_in_their_shares() {
+    fn hand_offs_fail_in_their_shares() {
         let faults =
             Faults { transfer_failure: 0.2, handshake_lost: 0.1, peer_lost: 0.1, ..Faults::default() };
         let mut dice = Dice::new(faults, 1);
-        let drawn: Vec<Crossing> = (0..20_000).map(|_| dice.crossing()).collect();
+        let drawn: Vec<Crossing> = (0..20_000).map(|name| dice.crossing(RequestId(name))).collect();
         let share = |of: Crossing| drawn.iter().filter(|c| c.label() == of.label()).count() as f64 / 20_000.0;
         for (crossing, expected) in [
             (Crossing::Unheard, 0.1),
@@ -213,6 +238,29 @@ mod tests {
         ] {
             assert!((share(crossing) - expected).abs() < 0.01, "{crossing:?}: {}", share(crossing));
         }
-        assert!(!dice.leg_fails(EngineRole::Prefill) && dice.client_leaves().is_none());
+        assert!(dice.mood(EngineRole::Prefill, RequestId(1)).is_none() && dice.client_leaves(1).is_none());
+    }
+
+    #[test]
+    fn workers_refuse_and_fall_silent_in_their_shares() {
+        let faults = Faults { decode_failure: 0.1, busy: 0.2, stalled: 0.1, ..Faults::default() };
+        let mut dice = Dice::new(faults, 1);
+        for id in 0..20_000 {
+            for role in [EngineRole::Prefill, EngineRole::Decode] {
+                let _ = dice.mood(role, RequestId(id));
+            }
+        }
+        for (what, expected) in [
+            ("decode 500", 0.1),
+            ("prefill 429", 0.1),
+            ("prefill 503", 0.1),
+            ("decode 429", 0.09),
+            ("prefill stalls", 0.08),
+            ("decode stalls", 0.072),
+        ] {
+            let share = dice.tally()[what] as f64 / 20_000.0;
+            assert!((share - expected).abs() < 0.01, "{what}: {share}");
+        }
+        assert!(!dice.tally().contains_key("prefill 500"));
     }
 }

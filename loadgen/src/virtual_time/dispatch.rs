@@ -7,7 +7,7 @@ use router_core::ids::{ScopeId, WorkerId};
 use router_core::index::Matches;
 use router_core::prompt::PromptView;
 use router_core::{Assignment, NoPlan, Plan, PlanMatches, PlanRequest, Role, RoutingKeys, Unroutable};
-use simworker_core::{EngineRole, LoadBalance};
+use simworker_core::{EngineRole, LoadBalance, RequestId};
 
 use super::dice::BadRoom;
 use super::shell::{Booked, Job, REQUEST_TIMEOUT_NS, Sent, name};
@@ -28,7 +28,7 @@ impl World {
         self.records[seq].sent_ns = now_ns;
         self.jobs[seq] = Some(Box::default());
         self.budget.arrived(now_ns);
-        if let Some(after_ns) = self.dice.client_leaves() {
+        if let Some(after_ns) = self.dice.client_leaves(seq as u64) {
             self.clock.at(now_ns + after_ns, Event::ClientGone(seq));
         }
         self.place(now_ns, seq);
@@ -170,21 +170,27 @@ impl World {
         let record = &mut self.records[seq];
         record.worker = Some(worker);
         record.prefill_worker = prefill;
+        record.rank = None;
         record.reason = computes.reason.as_str().to_owned();
         record.predicted_cached_tokens = computes.predicted_cached_tokens;
     }
 
     /// Sends both legs at once.
     fn send(&mut self, now_ns: u64, seq: usize, attempt: u32, plan: &Plan, prompt: &Arc<[Token]>) {
+        let id = name(seq, attempt);
         let (room, told) = match &plan.prefill {
-            Some(prefill) => self.rooms(prefill, &plan.decode),
+            Some(prefill) => self.rooms(id, prefill, &plan.decode),
             None => (None, None),
         };
         for leg in plan.prefill.iter().chain([&plan.decode]) {
             let (host, rank) = (self.addresses.host(leg.worker), self.addresses.rank(leg.worker));
-            let leg = Leg { id: name(seq, attempt), host, rank, room: told };
-            let at_ns = now_ns + self.hop_ns + self.overhead_ns + self.dice.late_ns();
+            let late_ns = self.dice.leg_late_ns(self.hosts[host].role, id);
+            let leg = Leg { id, host, rank, room: told };
+            let at_ns = now_ns + self.hop_ns + self.overhead_ns + late_ns;
             self.clock.at(at_ns, Event::Submit(leg, Arc::clone(prompt)));
+        }
+        if let Some(limit_ns) = self.first_byte_ns {
+            self.clock.at(now_ns + limit_ns, Event::Silent(id));
         }
         let (prefill, answer) = (plan.prefill.map(Booked::new), Booked::new(plan.decode));
         if let Some(job) = &mut self.jobs[seq] {
@@ -193,13 +199,18 @@ impl World {
     }
 
     /// The room of a pair, and what its workers are told to be it. Only by mistake these differ.
-    fn rooms(&mut self, prefill: &Assignment, decode: &Assignment) -> (Option<u64>, Option<u64>) {
+    fn rooms(
+        &mut self,
+        id: RequestId,
+        prefill: &Assignment,
+        decode: &Assignment,
+    ) -> (Option<u64>, Option<u64>) {
         // Where the engine goes by the room, the room must lead to the rank that was chosen.
         let follows = self.fleet.ranks.of(EngineRole::Prefill).balance == LoadBalance::FollowBootstrapRoom;
         let rank = self.addresses.rank(prefill.worker).filter(|_| follows);
         let room = self.dice.room(rank.map(|rank| (self.fleet.ranks.size, rank)));
         let (prefill, decode) = (self.addresses.host(prefill.worker), self.addresses.host(decode.worker));
-        let bad = self.dice.bad_room();
+        let bad = self.dice.bad_room(id);
         if bad == Some(BadRoom::InUse) {
             let others = self.handovers.range(room..).chain(self.handovers.range(..room));
             let other = others.into_iter().find(|(_, handover)| handover.prefill == prefill);
@@ -208,7 +219,7 @@ impl World {
                 return (None, Some(*other));
             }
         }
-        self.handovers.insert(room, Handover::new(prefill, decode));
+        self.handovers.insert(room, Handover::new(id, prefill, decode));
         (Some(room), Some(room).filter(|_| bad != Some(BadRoom::Missing)))
     }
 

@@ -2,12 +2,14 @@
 //! left over. Sizes, policies and the weights of the faults are drawn by the seed, too; a seed is a complete report of a
 //! failure: `FAULT_SEED=17 cargo test -p loadgen --lib fault_tests`.
 
+mod scenario;
+
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Mutex;
 
 use protocol::record::RequestRecord;
-use router_core::{BreakerState, Draws, Role};
+use router_core::{BreakerState, Role, WorkerView};
+use scenario::{REQUESTS, scenario};
 use simworker_core::{EngineRole, RequestId};
 
 use super::testing;
@@ -16,7 +18,6 @@ use crate::scenario::Cell;
 use crate::workload::PlannedRequest;
 
 const SEEDS: u64 = 64;
-const REQUESTS: u64 = 10_000;
 /// How often it is looked for strays, in virtual time.
 const LOOK_EVERY_NS: u64 = 500_000_000;
 /// How long a worker may take to let go of what the router has closed.
@@ -36,80 +37,6 @@ fn most_stray_ns(world: &World, role: EngineRole) -> u64 {
         EngineRole::Prefill | EngineRole::Decode if !(ranks.attention && ranks.size > 1) => MOST_STRAY_NS,
         _ => MOST_STRAY_SHARED_NS,
     }
-}
-
-/// A scenario in which everything that may go wrong does, some of it often.
-fn scenario(seed: u64) -> String {
-    let mut draws = Draws::new(seed, 0);
-    let mut pick = |choices: &[&'static str]| choices[draws.below(choices.len())];
-    let mut text = format!("schema = 1\nname = \"faults\"\nseed = {seed}\n");
-    let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").unwrap();
-    line(format_args!(
-        "[workload]\nkind = \"shared_prefix\"\ngroups = 100\nprompts_per_group = {}",
-        REQUESTS / 100
-    ));
-    line(format_args!(
-        "system_tokens = {}\nquestion_tokens = 7\noutput_tokens = {}",
-        pick(&["20", "60"]),
-        pick(&["1", "2", "5"])
-    ));
-    line(format_args!("[arrival]\nkind = \"poisson\"\nrate = {}", pick(&["300.0", "1000.0", "4000.0"])));
-    line(format_args!(
-        "[fleet]\nworkers = {}\nprefill = 2\nregular = {}",
-        pick(&["4", "5"]),
-        pick(&["0", "0", "1"])
-    ));
-    line(format_args!(
-        "kv_tokens = {}\nreserved_decode_tokens = {}",
-        pick(&["2000", "40000"]),
-        pick(&["0", "4", "512"])
-    ));
-    line(format_args!(
-        "kv_link = \"{}\"\ndecode_radix_cache = {}",
-        pick(&["nvlink", "25gbe"]),
-        pick(&["true", "false"])
-    ));
-    line(format_args!("dp_size = {}\ndp_attention = {}", pick(&["1", "2", "3"]), pick(&["true", "false"])));
-    line(format_args!(
-        "max_running = {}\nchunked_prefill = {}",
-        pick(&["16", "2048"]),
-        pick(&["32", "8192"])
-    ));
-    line(format_args!(
-        "[router]\npolicies = [\"{}\"]",
-        pick(&["round_robin", "random", "power_of_two", "cache_aware"])
-    ));
-    line(format_args!("decode_policy = \"{}\"", pick(&["round_robin", "random", "power_of_two"])));
-    line(format_args!(
-        "dp_aware = {}\ndecode_dispatch_limit = {}",
-        pick(&["true", "false"]),
-        pick(&["0", "0", "8", "40"])
-    ));
-    line(format_args!("least_uncached_tokens = {}", pick(&["0", "40"])));
-    let share = ["0.0", "0.001", "0.02", "0.2"];
-    line(format_args!("[faults]\nprefill_failure = {}\ndecode_failure = {}", pick(&share), pick(&share)));
-    line(format_args!(
-        "transfer_failure = {}\nhandshake_lost = {}",
-        pick(&share),
-        pick(&["0.0", "0.001", "0.01"])
-    ));
-    line(format_args!("client_gone = {}", pick(&share)));
-    line(format_args!(
-        "peer_lost = {}\nbad_room = {}\nlate_legs = {}",
-        pick(&["0.0", "0.001", "0.01"]),
-        pick(&["0.0", "0.002", "0.02"]),
-        pick(&["0.0", "0.02", "0.2"])
-    ));
-    for role in ["prefill", "decode"] {
-        match pick(&["never", "0s", "1s", "2s"]) {
-            "never" => {}
-            at => line(format_args!(
-                "{role}_lost = \"{at}\"\n{role}_back = \"{}\"",
-                pick(&["100ms", "3s", "20s"])
-            )),
-        }
-    }
-    text
 }
 
 /// Every request has ended, once, and so has every leg at its worker. A second end of a request stops the run; that of a leg,
@@ -141,8 +68,16 @@ fn router_is_at_rest(world: &World, now_ns: u64) -> Result<(), String> {
     }
 }
 
-/// The workers hold no request, no room and no KV.
-fn workers_are_at_rest(world: &World) -> Result<(), String> {
+/// The workers hold no request, no room and no KV; and none of the rooms that were asked for too early, once their time is
+/// up.
+fn workers_are_at_rest(world: &mut World, now_ns: u64) -> Result<(), String> {
+    let patience_ns = world.fleet.engine.config().handoff.bootstrap_timeout_ns;
+    for (place, host) in world.hosts.iter_mut().enumerate() {
+        let remembered = host.ranks.remembered_rooms(now_ns.saturating_add(patience_ns));
+        if remembered > 0 {
+            return Err(format!("worker {place} remembers {remembered} rooms that nobody comes with"));
+        }
+    }
     if let Some((room, left)) = world.handovers.first_key_value() {
         return Err(format!("{} rooms are left, one is {room}: {left:?}", world.handovers.len()));
     }
@@ -190,8 +125,9 @@ impl Strays {
     }
 }
 
-/// Nothing fails any more: a while later every request is served, also by the workers that had been left alone.
-fn recovers(world: &mut World, cell: &Cell, ended_ns: u64) -> Result<(), String> {
+/// Nothing fails any more: a while later every request is served, also by the workers that had been left alone, no breaker is
+/// open, and who is drained has got nothing. Returns when the last of it happened.
+fn recovers(world: &mut World, cell: &Cell, ended_ns: u64) -> Result<u64, String> {
     world.dice.rest();
     let (before, faulty) = (assigned(world), world.requests.len());
     for place in 0..CLEAN {
@@ -210,9 +146,19 @@ fn recovers(world: &mut World, cell: &Cell, ended_ns: u64) -> Result<(), String>
     if let Some(bad) = world.records[faulty..].iter().find(|record| !record.succeeded()) {
         return Err(format!("after the faults: {bad:?}"));
     }
+    let open = |view: &WorkerView<'_>| view.breaker.state == BreakerState::Open && !view.worker.draining;
+    if let Some(open) = world.router.workers(now_ns).find(open) {
+        return Err(format!("long after the faults: {open:?}"));
+    }
     // Then it depends on what is cached whether anything is split at all.
     if world.scopes.regular.is_some() && cell.scenario.routing.least_uncached_tokens > 0 {
-        return Ok(());
+        return Ok(now_ns);
+    }
+    // Where all workers of a role are drained, those that do both have everything.
+    let is_manned =
+        |role| world.router.workers(now_ns).any(|view| view.worker.role == role && !view.worker.draining);
+    if ![Role::Prefill, Role::Decode].into_iter().all(is_manned) {
+        return Ok(now_ns);
     }
     for (view, (before, after)) in world.router.workers(now_ns).zip(before.into_iter().zip(assigned(world))) {
         let policy = match view.worker.role {
@@ -221,13 +167,19 @@ fn recovers(world: &mut World, cell: &Cell, ended_ns: u64) -> Result<(), String>
             // Pairs are preferred.
             Role::Regular => continue,
         };
+        if view.worker.draining {
+            if after > before {
+                return Err(format!("a worker that is drained had {} legs more: {view:?}", after - before));
+            }
+            continue;
+        }
         let is_closed = view.breaker.state == BreakerState::Closed;
         if policy == "round_robin" && (after == before || !is_closed) {
             let had = after - before;
             return Err(format!("after the faults, a worker had {had} legs of {CLEAN} requests: {view:?}"));
         }
     }
-    Ok(())
+    Ok(now_ns)
 }
 
 /// How many legs each worker was given.
@@ -245,12 +197,12 @@ fn play(seed: u64) -> Result<BTreeMap<String, u64>, String> {
         strays.look(&world, now_ns)?;
         ended_ns = now_ns;
     }
-    let at_rest = |world: &World| {
+    let at_rest = |world: &mut World, now_ns: u64| {
         all_have_ended(world)?;
         router_is_at_rest(world, u64::MAX)?;
-        workers_are_at_rest(world)
+        workers_are_at_rest(world, now_ns)
     };
-    at_rest(&world)?;
+    at_rest(&mut world, ended_ns)?;
     let mut seen: BTreeMap<String, u64> =
         world.dice.tally().iter().map(|(what, count)| ((*what).to_owned(), *count)).collect();
     let mut count = |what: &str, count| *seen.entry(what.to_owned()).or_default() += count;
@@ -260,8 +212,8 @@ fn play(seed: u64) -> Result<BTreeMap<String, u64>, String> {
         let error = record.error.split(char::is_numeric).next().unwrap_or_default();
         count(if record.succeeded() { "succeeded" } else { error }, 1);
     }
-    recovers(&mut world, &cell, ended_ns)?;
-    at_rest(&world)?;
+    let ended_ns = recovers(&mut world, &cell, ended_ns)?;
+    at_rest(&mut world, ended_ns)?;
     Ok(seen)
 }
 
@@ -300,6 +252,13 @@ fn nothing_is_left_over_and_every_request_ends_once() {
     for fault in [
         "prefill 500",
         "decode 500",
+        "prefill 429",
+        "prefill 503",
+        "decode 429",
+        "decode 503",
+        "prefill stalls",
+        "decode stalls",
+        "no first byte",
         "unheard",
         "fails first",
         "fails midway",
@@ -318,6 +277,9 @@ fn nothing_is_left_over_and_every_request_ends_once() {
     for outage in ["prefill lost", "decode lost", "prefill back", "decode back"] {
         assert!(count(outage) >= 16, "{outage}: {told:?}");
     }
+    for drained in ["prefill drained", "decode drained"] {
+        assert!(count(drained) >= 8, "{drained}: {told:?}");
+    }
     for end in ["the client left", "the answering worker was lost", "Internal Server Error"] {
         assert!(count(end) >= 10, "{end}: {told:?}");
     }
@@ -327,7 +289,7 @@ fn nothing_is_left_over_and_every_request_ends_once() {
 fn the_same_seed_gives_the_same_records() {
     for covered in [
         ["dp_size = 3", "dp_attention = true"],
-        ["prefill_lost", "decode_lost"],
+        ["prefill_lost", "decode_drained"],
         ["decode_dispatch_limit = 8", "dp_aware = true"],
     ] {
         let covers = |seed: &u64| covered.iter().all(|line| scenario(*seed).contains(line));

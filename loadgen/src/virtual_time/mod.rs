@@ -46,6 +46,8 @@ pub fn run(cell: &Cell, seed: u64, progress: &mut dyn FnMut(u64)) -> Result<Run,
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod mishap_tests;
+#[cfg(test)]
 mod pair_tests;
 #[cfg(test)]
 mod testing;

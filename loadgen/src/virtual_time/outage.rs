@@ -1,4 +1,4 @@
-//! A worker dies with all that it holds, and comes back with a cold cache.
+//! A worker dies with all that it holds, and comes back with a cold cache; another one is drained.
 
 use router_core::Cause;
 use simworker_core::{EngineRole, HandoffFault};
@@ -24,6 +24,24 @@ impl World {
                 self.clock.in_background(at_ns, Event::Lost { host, back_after_ns });
             }
         }
+        let last = |wanted: fn(EngineRole) -> bool| self.hosts.iter().rposition(|host| wanted(host.role));
+        let prefill = last(|role| role == EngineRole::Prefill);
+        let decode =
+            last(|role| role == EngineRole::Decode).or_else(|| last(|role| role == EngineRole::Whole));
+        for (at_ns, host) in [(faults.prefill_drained_ns, prefill), (faults.decode_drained_ns, decode)] {
+            if let (Some(at_ns), Some(host)) = (at_ns, host) {
+                self.clock.in_background(at_ns, Event::Drained(host));
+            }
+        }
+    }
+
+    /// The router gives a worker nothing new; what it has goes on.
+    pub(super) fn drain(&mut self, now_ns: u64, host: usize) {
+        for (worker, _) in self.addresses.of_host(host) {
+            self.router.set_draining(now_ns, worker);
+        }
+        self.note_outage(host, ["prefill drained", "decode drained"]);
+        self.unpark(now_ns);
     }
 
     /// All connections to a worker break at once.

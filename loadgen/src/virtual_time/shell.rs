@@ -7,6 +7,7 @@ use simworker_core::{EngineRole, RequestId};
 
 use super::wire::Answer;
 use super::world::{Event, World};
+use crate::run::CLIENT_LEFT;
 use crate::workload::Pacing;
 
 /// Names of legs keep the place of their request in so many bits, and the number of the attempt above them.
@@ -144,7 +145,9 @@ impl World {
     fn leg_failed(&mut self, now_ns: u64, seq: usize, prefill: bool, cause: Cause, answer: Answer) {
         let outcome = match cause {
             Cause::Status(status) => Outcome::of_status(status),
-            Cause::Connect | Cause::StaleConnection | Cause::Reset => Outcome::Failed,
+            Cause::Connect | Cause::StaleConnection | Cause::Reset | Cause::Duplicate | Cause::OtherRanks => {
+                Outcome::Failed
+            }
         };
         if prefill && self.records[seq].first_ns.is_some() {
             return self.close_prefill(now_ns, seq, outcome);
@@ -157,7 +160,7 @@ impl World {
         };
         blamed.open = false;
         let Assignment { worker, lease, .. } = blamed.assignment;
-        job.tries.failed(now_ns, worker, cause, None);
+        job.tries.failed(now_ns, worker, cause, answer.retry_after_ns);
         self.router.finish(now_ns, lease, outcome);
         self.abandon(now_ns, seq, attempt, sent, Outcome::Refused);
         if self.records[seq].first_ns.is_some() || !self.try_again(now_ns, seq) {
@@ -169,7 +172,7 @@ impl World {
     fn try_again(&mut self, now_ns: u64, seq: usize) -> bool {
         let Some(job) = &self.jobs[seq] else { return false };
         let fresh_left = self.is_anybody_left(now_ns, seq, job.tries.tried());
-        let draw = self.dice.jitter();
+        let draw = self.dice.jitter(name(seq, job.attempt));
         let deadline_ns = self.records[seq].sent_ns.saturating_add(REQUEST_TIMEOUT_NS);
         let next = job.tries.next(&self.retry, now_ns, deadline_ns, fresh_left, draw);
         let Next::Retry { wait_ns, exclude, needs_budget } = next else { return false };
@@ -188,13 +191,37 @@ impl World {
     fn abandon(&mut self, now_ns: u64, seq: usize, attempt: u32, sent: Sent, outcome: Outcome) {
         for leg in sent.prefill.into_iter().chain([sent.answer]).filter(|leg| leg.open) {
             self.router.finish(now_ns, leg.assignment.lease, outcome);
-            let host = self.addresses.host(leg.assignment.worker);
-            let at_ns = now_ns + self.hop_ns + self.dice.late_ns();
-            self.clock.at(at_ns, Event::Abort { host, id: name(seq, attempt) });
+            self.close(now_ns, leg.assignment.worker, name(seq, attempt));
         }
         if let Some(room) = sent.room {
             self.handovers.remove(&room);
         }
+    }
+
+    /// Closes the connection of a leg; its worker hears of it.
+    fn close(&mut self, now_ns: u64, worker: WorkerId, id: RequestId) {
+        let host = self.addresses.host(worker);
+        let at_ns = now_ns + self.hop_ns + self.dice.abort_late_ns(self.hosts[host].role, id);
+        self.clock.at(at_ns, Event::Abort { host, id });
+    }
+
+    /// The router waits no longer for a first byte. As live: that is the end of the request.
+    pub(super) fn silent(&mut self, now_ns: u64, id: RequestId) {
+        let seq = seq_of(id);
+        let Some(sent) = self.sent(id).filter(|_| self.records[seq].first_ns.is_none()) else { return };
+        let Some(job) = &mut self.jobs[seq] else { return };
+        let (attempt, mut sent) = (job.attempt, job.sent.take().unwrap_or(sent));
+        // Of a pair nobody knows which leg is late, unless prefill has done its part.
+        if sent.prefill.as_ref().is_none_or(|leg| !leg.open) {
+            sent.answer.open = false;
+            let Assignment { worker, lease, .. } = sent.answer.assignment;
+            self.router.finish(now_ns, lease, Outcome::Failed);
+            self.close(now_ns, worker, id);
+        }
+        self.abandon(now_ns, seq, attempt, sent, Outcome::Refused);
+        self.dice.note("no first byte");
+        self.end(now_ns, seq, Answer::failed(504, "no first byte in time"));
+        self.unpark(now_ns);
     }
 
     pub(super) fn client_gone(&mut self, now_ns: u64, seq: usize) {
@@ -203,7 +230,7 @@ impl World {
             self.abandon(now_ns, seq, attempt, sent, Outcome::ClientGone);
         }
         let status = if self.records[seq].first_ns.is_some() { 200 } else { 0 };
-        self.end(now_ns, seq, Answer::failed(status, "the client left"));
+        self.end(now_ns, seq, Answer::failed(status, CLIENT_LEFT));
         self.unpark(now_ns);
     }
 

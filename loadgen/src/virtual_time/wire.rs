@@ -8,14 +8,19 @@ use simworker_core::{
     EngineRole, Event as EngineEvent, FinishReason, HandoffFault, Refusal, RequestId, Submit,
 };
 
-use super::dice::Crossing;
+use super::dice::{Crossing, Mood};
 use super::outage::PEER_LOST_AFTER_NS;
 use super::shell::{LegEnd, seq_of};
 use super::world::{Event, Leg, World};
 
+/// When a busy worker wants to be asked again.
+const RETRY_AFTER_NS: u64 = 1_000_000_000;
+
 /// A hand-off that is to come: the workers of one room.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Handover {
+    /// The attempt that it is of.
+    id: RequestId,
     pub(super) prefill: usize,
     pub(super) decode: usize,
     /// The prefill leg has come to its worker.
@@ -27,8 +32,8 @@ pub(super) struct Handover {
 }
 
 impl Handover {
-    pub(super) fn new(prefill: usize, decode: usize) -> Self {
-        Self { prefill, decode, has_come: false, is_computed: false, crossing: Crossing::Whole }
+    pub(super) fn new(id: RequestId, prefill: usize, decode: usize) -> Self {
+        Self { id, prefill, decode, has_come: false, is_computed: false, crossing: Crossing::Whole }
     }
 }
 
@@ -40,11 +45,20 @@ pub(super) struct Answer {
     pub(super) output_tokens: u64,
     pub(super) status: u16,
     pub(super) error: String,
+    /// When the worker wants to be asked again, from now.
+    pub(super) retry_after_ns: Option<u64>,
 }
 
 impl Answer {
     pub(super) fn failed(status: u16, error: &str) -> Self {
-        Self { prompt_tokens: 0, cached_tokens: 0, output_tokens: 0, status, error: error.to_owned() }
+        Self {
+            prompt_tokens: 0,
+            cached_tokens: 0,
+            output_tokens: 0,
+            status,
+            error: error.to_owned(),
+            retry_after_ns: None,
+        }
     }
 }
 
@@ -63,10 +77,15 @@ impl World {
             self.tell(now_ns, id, host, LegEnd::Broken(Cause::Connect));
             return;
         }
-        if self.dice.leg_fails(role) {
-            let answer = Answer::failed(500, "Internal Server Error");
-            self.tell(now_ns, id, host, LegEnd::Answered(answer));
-            return;
+        match self.dice.mood(role, id) {
+            Some(Mood::Answers { status, busy }) => {
+                let error = if busy { "Too busy" } else { "Internal Server Error" };
+                let retry_after_ns = busy.then_some(RETRY_AFTER_NS);
+                let answer = Answer { retry_after_ns, ..Answer::failed(status, error) };
+                return self.tell(now_ns, id, host, LegEnd::Answered(answer));
+            }
+            Some(Mood::Silent) => return,
+            None => {}
         }
         let submit = Submit {
             id,
@@ -80,8 +99,15 @@ impl World {
         let prompt_tokens = submit.prompt.len() as u64;
         self.hosts[host].inside.insert(id);
         let mut events = std::mem::take(&mut self.events);
-        let refusal = self.hosts[host].ranks.submit(now_ns, submit, rank, &mut events).err();
+        let taken = self.hosts[host].ranks.submit(now_ns, submit, rank, &mut events);
         self.collect(host, events);
+        let refusal = match taken {
+            Ok(rank) => {
+                self.note_rank(id, host, rank);
+                None
+            }
+            Err(refusal) => Some(refusal),
+        };
         if let Some(refusal) = refusal {
             match refusal {
                 Refusal::NoRoom => self.dice.note("room missing"),
@@ -93,6 +119,14 @@ impl World {
             self.tell(now_ns, id, host, LegEnd::Answered(answer));
         }
         self.arm_engine(host);
+    }
+
+    /// The rank that has taken the leg which computes the prompt is what the record tells.
+    fn note_rank(&mut self, id: RequestId, host: usize, rank: u32) {
+        let record = &mut self.records[seq_of(id)];
+        if self.fleet.ranks.size > 1 && record.prefill_worker.or(record.worker) == Some(host as u32) {
+            record.rank = Some(rank);
+        }
     }
 
     /// Lets the router hear, one hop later, how a leg has ended.
@@ -215,6 +249,7 @@ impl World {
                         output_tokens: u64::from(output_tokens),
                         status: status_of(role, reason, output_tokens),
                         error: error_of(reason).to_owned(),
+                        retry_after_ns: None,
                     };
                     self.tell(at_ns, id, host, LegEnd::Answered(answer));
                 }
@@ -227,7 +262,7 @@ impl World {
     /// router has given up the attempt, both workers are about to.
     fn carry_want(&mut self, at_ns: u64, room: u64) {
         let Some(handover) = self.handovers.get_mut(&room) else { return };
-        let crossing = self.dice.crossing();
+        let crossing = self.dice.crossing(handover.id);
         handover.crossing = crossing;
         let Handover { prefill, decode, .. } = *handover;
         let heard_ns = at_ns + self.hop_ns;

@@ -68,6 +68,10 @@ pub(super) enum Event {
     Report { host: usize, asked_ns: u64, reports: Vec<LoadReport> },
     /// The router's own deadline.
     RouterTick,
+    /// The time is up in which an attempt should have had its first byte.
+    Silent(RequestId),
+    /// A worker is to take nothing new.
+    Drained(usize),
     /// A worker dies.
     Lost { host: usize, back_after_ns: Option<u64> },
     /// A worker is back.
@@ -116,6 +120,8 @@ pub(super) struct World {
     pub(super) ended_twice: u64,
     pub(super) itl_ns: Histogram<u64>,
     pub(super) hop_ns: u64,
+    /// How long the router waits for a first byte.
+    pub(super) first_byte_ns: Option<u64>,
     pub(super) overhead_ns: u64,
     /// Scratch for engine events.
     pub(super) events: Vec<EngineEvent>,
@@ -162,6 +168,7 @@ impl World {
             ended_twice: 0,
             itl_ns: crate::run::latency_histogram(),
             hop_ns: fleet.network_ns,
+            first_byte_ns: cell.scenario.routing.first_byte_ns,
             overhead_ns: fleet.request_overhead_ns,
             fleet,
             events: Vec::new(),
@@ -235,6 +242,8 @@ impl World {
             Event::HandoffFailed { host, room, fault } => self.handoff_failed(now_ns, host, room, fault),
             Event::FirstToken(id) => self.first_token(now_ns, id),
             Event::Ended { id, host, end } => self.leg_ended(now_ns, id, host, end),
+            Event::Silent(id) => self.silent(now_ns, id),
+            Event::Drained(host) => self.drain(now_ns, host),
             Event::Poll => self.poll(now_ns),
             Event::Sample { host, asked_ns } => self.sample(now_ns, host, asked_ns),
             Event::Report { host, asked_ns, reports } => self.report(now_ns, host, asked_ns, &reports),

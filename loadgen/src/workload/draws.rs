@@ -15,7 +15,6 @@ pub(crate) enum Component {
     Jitter = 5,
     Rooms = 6,
     Mishaps = 7,
-    Retries = 8,
 }
 
 /// The generator of `component` in a run with `seed`.

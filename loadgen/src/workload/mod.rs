@@ -7,6 +7,7 @@
 
 mod arrivals;
 pub(crate) mod draws;
+pub(crate) mod mishaps;
 mod replay;
 mod shared_prefix;
 pub mod trace;

@@ -3,6 +3,7 @@
 
 mod closed_forms;
 mod exits;
+mod live_faults;
 mod parity;
 mod program;
 mod reproducible;

@@ -59,7 +59,7 @@ fn a_router_reads_the_winner_of_a_sweep_as_what_won() {
     let ended = bench.run(&[scenario.to_str().unwrap()]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let file = bench.out().join("winner.toml");
-    let told = format!(": router --config {}\n", file.display());
+    let told = format!(": router --config {} --worker-urls http://HOST:PORT ...\n", file.display());
     assert!(ended.stdout.contains(&told), "{}", ended.stdout);
     let runs = bench.runs();
     assert_eq!(runs.len(), 1 + 3);

@@ -49,7 +49,7 @@ pub(super) fn bars(
     let place = |value: f64| if top > 0.0 { (value / top * 1000.0).round() as u32 } else { 0 };
     let bars: Vec<Bar> = spreads()
         .map(|(variant, spread)| Bar {
-            colour: view.colour(variant.policy),
+            colour: view.colour(variant),
             name: variant.policy.to_owned(),
             params: view.distinction(variant),
             figure: metric.cell(spread.median),

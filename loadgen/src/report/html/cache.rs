@@ -53,7 +53,7 @@ fn over_time(view: &View<'_>, world: World) -> Option<Figure> {
     let lines: Vec<Line> = shown
         .iter()
         .map(|variant| Line {
-            colour: view.colour(variant.policy),
+            colour: view.colour(variant),
             bold: is_best(&view.variants, variant),
             points: windows(view.typical(variant)),
         })
@@ -63,7 +63,7 @@ fn over_time(view: &View<'_>, world: World) -> Option<Figure> {
     let title = format!("Hit rate over time, {}", world.label());
     let ends = shown.iter().zip(&lines).filter_map(|(variant, line)| {
         let (first, last) = (line.points.first()?, line.points.last()?);
-        Some(format!("{}: from {:.0} % to {:.0} %", view.label(variant), first.1 * 100.0, last.1 * 100.0))
+        Some(format!("{}: from {:.0} % to {:.0} %", view.name(variant), first.1 * 100.0, last.1 * 100.0))
     });
     let chart = ShareChart {
         id: format!("hit-{}", world.label()),

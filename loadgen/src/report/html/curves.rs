@@ -1,4 +1,4 @@
-//! How TTFT is distributed: one curve per policy.
+//! How TTFT and the gaps between tokens are distributed: one curve per setting that is drawn.
 
 use minijinja::{Error, Value};
 use serde::Serialize;
@@ -32,9 +32,14 @@ struct Facts {
 }
 
 pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
-    let figures: Vec<Figure> = view.worlds().into_iter().filter_map(|world| figure(view, world)).collect();
-    let intro = "Share of requests whose first token came within a time, counted from the intended send. Further left \
-                 is better; a long flat end is a slow tail. The lines across are the median and the 99th percentile.";
+    let figures = view
+        .worlds()
+        .into_iter()
+        .flat_map(|world| MEASURES.iter().filter_map(move |measure| figure(view, world, measure)));
+    let figures: Vec<Figure> = figures.collect();
+    let intro = "TTFT: the share of requests whose first token came within a time, counted from the intended send. ITL: \
+                 the share of the gaps between tokens that were no longer. Further left is better; a long flat end is a \
+                 slow tail. The lines across are the median and the 99th percentile.";
     figures_section(intro, figures)
 }
 
@@ -46,32 +51,45 @@ pub(super) fn figures_section(intro: &'static str, figures: Vec<Figure>) -> Resu
     fill("figures.html", include_str!("../templates/figures.html"), Facts { intro, figures }).map(Some)
 }
 
-fn figure(view: &View<'_>, world: World) -> Option<Figure> {
-    let shown: Vec<(&Variant<'_>, Vec<f64>)> = view
+/// What is distributed: its name, what is counted, and its points in a run, ascending: (milliseconds, share).
+struct Measure {
+    name: &'static str,
+    counted: &'static str,
+    points: fn(&Run) -> Vec<(f64, f64)>,
+}
+
+const MEASURES: [Measure; 2] = [
+    Measure { name: "TTFT", counted: "requests", points: |run| distribution(&sorted_ttft_ms(run)) },
+    Measure { name: "ITL", counted: "gaps between tokens", points: gaps },
+];
+
+fn figure(view: &View<'_>, world: World, measure: &Measure) -> Option<Figure> {
+    let shown: Vec<(&Variant<'_>, Vec<(f64, f64)>)> = view
         .shown(world)
         .into_iter()
-        .map(|variant| (variant, sorted_ttft_ms(view.typical(variant))))
-        .filter(|(_, values)| !values.is_empty())
+        .map(|variant| (variant, (measure.points)(view.typical(variant))))
+        .filter(|(_, points)| !points.is_empty())
         .collect();
-    let low = shown.iter().map(|(_, v)| v[0]).reduce(f64::min)?;
-    let high = shown.iter().map(|(_, v)| v[v.len() - 1]).reduce(f64::max)?.max(low + 1e-3);
+    let low = shown.iter().map(|(_, points)| points[0].0).reduce(f64::min)?;
+    let high = shown.iter().map(|(_, points)| points[points.len() - 1].0).reduce(f64::max)?.max(low + 1e-3);
     let logarithmic = high > low.max(1e-3) * DECADES;
     let floor = if logarithmic { low.max(1e-3) } else { 0.0 };
-    let line = |(variant, values): &(&Variant<'_>, Vec<f64>)| Line {
-        colour: view.colour(variant.policy),
+    let line = |(variant, points): &(&Variant<'_>, Vec<(f64, f64)>)| Line {
+        colour: view.colour(variant),
         bold: is_best(&view.variants, variant),
-        points: distribution(values).into_iter().map(|(x, y)| (x.max(floor), y)).collect(),
+        points: points.iter().map(|(x, y)| (x.max(floor), *y)).collect(),
     };
-    let title = format!("TTFT, {}", world.label());
+    let title = format!("{}, {}", measure.name, world.label());
+    let axis = if logarithmic { format!("{} (logarithmic)", measure.name) } else { measure.name.to_owned() };
     let chart = ShareChart {
-        id: format!("ttft-{}", world.label()),
+        id: format!("{}-{}", measure.name.to_lowercase(), world.label()),
         title: &title,
         description: &description(view, &shown),
-        x_label: if logarithmic { "TTFT (logarithmic)" } else { "TTFT" },
+        x_label: &axis,
         x_tick: if logarithmic { log_tick } else { tick },
         x: floor..high * 1.02,
         logarithmic,
-        y_label: "requests",
+        y_label: measure.counted,
         guides: &[0.5, 0.99],
         lines: shown.iter().map(line).collect(),
     };
@@ -105,10 +123,22 @@ fn distribution(ascending: &[f64]) -> Vec<(f64, f64)> {
     (0..=steps).filter_map(|i| Some((quantile(ascending, share(i))?, share(i)))).collect()
 }
 
-fn description(view: &View<'_>, shown: &[(&Variant<'_>, Vec<f64>)]) -> String {
-    let words = shown.iter().map(|(variant, values)| {
-        let at = |q| quantile(values, q).map_or(String::new(), duration_ms);
-        format!("{}: median {}, 99th percentile {}", view.label(variant), at(0.5), at(0.99))
+/// The distribution of gaps between tokens, from the histogram that was kept of them.
+fn gaps(run: &Run) -> Vec<(f64, f64)> {
+    if run.itl_ns.is_empty() {
+        return Vec::new();
+    }
+    let steps = MAX_POINTS - 1;
+    let share = |i: usize| i as f64 / steps as f64;
+    (0..=steps).map(|i| (run.itl_ns.value_at_quantile(share(i)) as f64 / 1e6, share(i))).collect()
+}
+
+fn description(view: &View<'_>, shown: &[(&Variant<'_>, Vec<(f64, f64)>)]) -> String {
+    let words = shown.iter().map(|(variant, points)| {
+        let at = |q: f64| {
+            points.iter().find(|(_, share)| *share >= q).map_or(String::new(), |(ms, _)| duration_ms(*ms))
+        };
+        format!("{}: median {}, 99th percentile {}", view.name(variant), at(0.5), at(0.99))
     });
     format!("{}.", words.collect::<Vec<_>>().join("; "))
 }

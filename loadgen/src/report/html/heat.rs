@@ -1,4 +1,5 @@
-//! Prefix group × worker: which worker got how much of each group.
+//! Prefix group × worker: which worker got how much of each group. Only workers that compute prompts have rows, for no other
+//! caches prefixes; where all tell their ranks, every rank has one.
 
 use std::collections::BTreeMap;
 
@@ -26,6 +27,7 @@ pub(super) struct Map {
     name: String,
     caption: String,
     rows: usize,
+    first_row: String,
     last_row: String,
     last_column: String,
     chart: Value,
@@ -36,7 +38,7 @@ struct Grid {
     columns: usize,
     rows: usize,
     groups: usize,
-    workers: usize,
+    caches: Caches,
     cells: BTreeMap<(usize, usize), u64>,
 }
 
@@ -44,42 +46,87 @@ struct Grid {
 pub(super) fn map(view: &View<'_>, variant: &Variant<'_>) -> Option<Map> {
     let run = view.typical(variant);
     let grid = Grid::of(run)?;
-    let name = view.label(variant);
+    let name = view.name(variant);
     let busiest = busiest_share(run);
     let mut caption = format!(
-        "A group's busiest worker gets {} % of its requests on average.",
+        "A group's busiest {} gets {} % of its requests on average.",
+        grid.caches.noun(),
         trimmed(busiest * 100.0, 0)
     );
     if grid.columns < grid.groups {
         caption.push_str(&format!(" {} groups share {} columns.", grid.groups, grid.columns));
     }
-    if grid.rows < grid.workers {
-        caption.push_str(&format!(" {} workers share {} rows.", grid.workers, grid.rows));
+    let caches = grid.caches.count();
+    if grid.rows < caches {
+        caption.push_str(&format!(" {caches} {}s share {} rows.", grid.caches.noun(), grid.rows));
     }
     Some(Map {
         chart: markup(
             grid.svg(&format!("{name}: share of each prefix group's requests per worker"), &caption),
         ),
         rows: grid.rows,
-        last_row: format!("worker {}", grid.workers - 1),
+        first_row: grid.caches.name(0),
+        last_row: grid.caches.name(caches - 1),
         last_column: format!("group {}", grid.groups - 1),
         name,
         caption,
     })
 }
 
+/// The caches of a fleet, in the order of their rows.
+struct Caches {
+    workers: Vec<u32>,
+    /// Ranks of each worker that have a row; 1 where the worker has one as a whole.
+    ranks: u32,
+}
+
+impl Caches {
+    fn of(run: &Run) -> Self {
+        let computing = run.pools.iter().filter(|pool| pool.computes());
+        let told = run.records.iter().filter(|r| r.succeeded()).all(|r| r.rank.is_some());
+        Self {
+            workers: computing.flat_map(|pool| pool.places.clone()).collect(),
+            ranks: if told { run.ranks } else { 1 },
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.workers.len() * self.ranks as usize
+    }
+
+    /// The row of the cache that a prompt was computed with.
+    fn row(&self, record: &RequestRecord) -> Option<usize> {
+        let worker = computed_by(record)?;
+        let place = self.workers.iter().position(|known| *known == worker)?;
+        let rank = if self.ranks > 1 { record.rank? } else { 0 };
+        Some(place * self.ranks as usize + rank as usize)
+    }
+
+    fn noun(&self) -> &'static str {
+        if self.ranks > 1 { "rank" } else { "worker" }
+    }
+
+    fn name(&self, row: usize) -> String {
+        let worker = self.workers.get(row / self.ranks as usize).copied().unwrap_or(0);
+        match self.ranks {
+            1 => format!("worker {worker}"),
+            ranks => format!("worker {worker} rank {}", row % ranks as usize),
+        }
+    }
+}
+
 impl Grid {
     fn of(run: &Run) -> Option<Self> {
-        let placed =
-            || run.records.iter().filter_map(|r| Some((r.group? as usize, computed_by(r)? as usize)));
+        let caches = Caches::of(run);
+        let count = caches.count();
+        let placed = || run.records.iter().filter_map(|r| Some((r.group? as usize, caches.row(r)?)));
         let groups = placed().map(|(group, _)| group + 1).max()?;
-        let workers = placed().map(|(_, worker)| worker + 1).max()?.max(run.workers as usize);
-        let (columns, rows) = (groups.min(MAX_COLUMNS), workers.min(MAX_ROWS));
+        let (columns, rows) = (groups.min(MAX_COLUMNS), count.min(MAX_ROWS));
         let mut cells = BTreeMap::new();
-        for (group, worker) in placed() {
-            *cells.entry((group * columns / groups, worker * rows / workers)).or_insert(0) += 1;
+        for (group, row) in placed() {
+            *cells.entry((group * columns / groups, row * rows / count)).or_insert(0) += 1;
         }
-        Some(Self { columns, rows, groups, workers, cells })
+        Some(Self { columns, rows, groups, caches, cells })
     }
 
     fn svg(&self, title: &str, description: &str) -> String {
@@ -110,13 +157,14 @@ fn computed_by(record: &RequestRecord) -> Option<u32> {
     record.prefill_worker.or(record.worker)
 }
 
-/// Mean over groups of the share their busiest worker got.
+/// Mean over groups of the share their busiest cache got.
 fn busiest_share(run: &Run) -> f64 {
-    let mut groups: BTreeMap<u32, BTreeMap<u32, u64>> = BTreeMap::new();
-    for (group, worker) in run.records.iter().filter_map(|r| Some((r.group?, computed_by(r)?))) {
-        *groups.entry(group).or_default().entry(worker).or_insert(0) += 1;
+    let caches = Caches::of(run);
+    let mut groups: BTreeMap<u32, BTreeMap<usize, u64>> = BTreeMap::new();
+    for (group, row) in run.records.iter().filter_map(|r| Some((r.group?, caches.row(r)?))) {
+        *groups.entry(group).or_default().entry(row).or_insert(0) += 1;
     }
-    let share = |workers: &BTreeMap<u32, u64>| {
+    let share = |workers: &BTreeMap<usize, u64>| {
         let total: u64 = workers.values().sum();
         workers.values().max().copied().unwrap_or(0) as f64 / total.max(1) as f64
     };
@@ -126,7 +174,7 @@ fn busiest_share(run: &Run) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixture::{record, run};
+    use crate::report::fixture::{apart, record, run};
 
     fn placed(pairs: &[(u32, u32)]) -> Run {
         let records = pairs.iter().enumerate();
@@ -154,8 +202,23 @@ mod tests {
     #[test]
     fn a_group_is_where_its_prompts_are_computed() {
         let request = |i: u64| record(i).group(0).worker(2 + i as u32 % 2).prefill_worker(1).build();
-        let run = run("random", (0..4).map(request).collect());
+        let mut run = run("random", (0..4).map(request).collect());
+        run.pools = apart(2, 2);
         assert_eq!(busiest_share(&run), 1.0, "whoever answers");
-        assert_eq!(Grid::of(&run).unwrap().cells.keys().map(|(_, row)| *row).collect::<Vec<_>>(), [1]);
+        let grid = Grid::of(&run).unwrap();
+        assert_eq!(grid.cells.keys().map(|(_, row)| *row).collect::<Vec<_>>(), [1]);
+        assert_eq!(grid.rows, 2, "decode workers have none");
+    }
+
+    #[test]
+    fn every_rank_that_is_told_has_a_row() {
+        let request = |i: u64| record(i).group(0).worker(1).rank(i as u32 % 2).build();
+        let mut run = run("random", (0..4).map(request).collect());
+        run.ranks = 2;
+        let grid = Grid::of(&run).unwrap();
+        assert_eq!((grid.rows, grid.caches.name(3)), (4, "worker 1 rank 1".to_owned()));
+        assert_eq!(busiest_share(&run), 0.5, "a worker has it, two caches have it");
+        run.records[0].rank = None;
+        assert_eq!(Grid::of(&run).unwrap().rows, 2, "not every rank is known");
     }
 }

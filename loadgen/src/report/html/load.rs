@@ -1,4 +1,5 @@
-//! Requests in flight per worker over time, one small panel per policy, all on the same axes.
+//! Requests in flight per worker over time: a small panel for every setting that is drawn, and of it for every role,
+//! for a mean over roles would mean nothing. All are on the same axes.
 
 use minijinja::{Error, Value};
 use serde::Serialize;
@@ -8,6 +9,7 @@ use super::super::variant::Variant;
 use super::template::{escape, fill, markup};
 use super::view::View;
 use crate::run::{LoadTimeline, World};
+use crate::scenario::Pool;
 
 /// Most moments a line is drawn through, and most workers drawn as lines of their own.
 const MAX_MOMENTS: usize = 120;
@@ -27,6 +29,8 @@ struct Panels {
     note: String,
     top: u32,
     end: String,
+    /// How panels stand beside one another: those of two roles in pairs.
+    grid: &'static str,
     panels: Vec<Panel>,
 }
 
@@ -50,19 +54,33 @@ fn panels(view: &View<'_>, world: World) -> Option<Panels> {
         view.shown(world).into_iter().map(|v| (v, &view.typical(v).load)).collect();
     let top = shown.iter().filter_map(|(_, load)| peak(load)).max().filter(|top| *top > 0)?;
     let end_ns = shown.iter().map(|(_, load)| duration_ns(load)).max()?;
-    let panel = |(variant, load): &(&Variant<'_>, &LoadTimeline)| {
-        let name = view.label(variant);
-        let caption = caption(load);
-        let colour = view.colour(variant.policy);
-        Panel { chart: markup(svg(load, colour, top, end_ns, &name, &caption)), name, caption }
+    let of_variant = |(variant, load): &(&Variant<'_>, &LoadTimeline)| -> Vec<Panel> {
+        let (name, colour) = (view.name(variant), view.colour(variant));
+        let pools = &view.typical(variant).pools;
+        let panel = |pool: &Pool| {
+            let load = of_pool(load, pool);
+            let role = if pools.len() > 1 { format!(": {} workers", pool.word()) } else { String::new() };
+            let (name, caption) = (format!("{name}{role}"), caption(&load));
+            Panel { chart: markup(svg(&load, colour, top, end_ns, &name, &caption)), name, caption }
+        };
+        pools.iter().map(panel).collect()
     };
     Some(Panels {
         world: world.label(),
         note: view.caveat(world),
         top,
         end: format!("{} s", trimmed(end_ns as f64 / 1e9, 1)),
-        panels: shown.iter().map(panel).collect(),
+        grid: if shown.iter().any(|(v, _)| view.typical(v).pools.len() == 2) { "two" } else { "many" },
+        panels: shown.iter().flat_map(of_variant).collect(),
     })
+}
+
+/// The load of the workers of one role.
+fn of_pool(load: &LoadTimeline, pool: &Pool) -> LoadTimeline {
+    let places = pool.places.start as usize..pool.places.end as usize;
+    let samples =
+        load.samples.iter().map(|row| row.get(places.clone()).unwrap_or_default().to_vec()).collect();
+    LoadTimeline { interval_ns: load.interval_ns, samples }
 }
 
 fn peak(load: &LoadTimeline) -> Option<u32> {

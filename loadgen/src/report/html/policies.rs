@@ -102,7 +102,7 @@ fn world_facts<'a>(view: &View<'a>, world: World) -> Result<WorldFacts<'a>, Erro
     }
     let tabled = view.tabled(world);
     let row = |variant: &&Variant<'_>| Row {
-        colour: view.colour(variant.policy),
+        colour: view.colour(variant),
         policy: variant.policy.to_owned(),
         params: view.distinction(variant),
         champion: is_best(&view.variants, variant),

@@ -9,7 +9,7 @@ use super::super::format::{grouped, trimmed};
 use super::super::variant::Variant;
 use super::template::fill;
 use super::view::View;
-use crate::run::Run;
+use crate::run::{Run, has_failed};
 
 /// Most kinds of failure listed per variant.
 const MAX_FAILURES: usize = 5;
@@ -89,7 +89,7 @@ fn row(view: &View<'_>, variant: &Variant<'_>) -> Row {
             rank: rank.min(5),
         });
     }
-    Row { name: view.label(variant), colour: view.colour(variant.policy), parts }
+    Row { name: view.label(variant), colour: view.colour(variant), parts }
 }
 
 /// The reasons of a policy over all its settings and worlds, most frequent first: one order, and so one shade for each
@@ -110,7 +110,7 @@ fn reasons<'v>(runs: impl Iterator<Item = &'v Run>) -> BTreeMap<&'v str, u64> {
 
 fn failures(view: &View<'_>, variant: &Variant<'_>) -> Vec<Failure> {
     let mut counts: BTreeMap<(u16, &str), u64> = BTreeMap::new();
-    for record in runs(view, variant).flat_map(|run| &run.records).filter(|r| !r.succeeded()) {
+    for record in runs(view, variant).flat_map(|run| &run.records).filter(|r| has_failed(r)) {
         *counts.entry((record.status, &record.error)).or_insert(0) += 1;
     }
     let failure = |((status, error), count): ((u16, &str), u64)| Failure {

@@ -1,11 +1,14 @@
-//! What swept settings do: a matrix when two keys vary, a list otherwise.
+//! What swept settings do: a matrix when two settings cross, a list otherwise. Where a demand is swept, settings are
+//! compared under the same demand only.
 
 use minijinja::{Error, Value};
 use serde::Serialize;
 
 use super::super::best::is_best;
+use super::super::margin::{RULE, Standing, standing};
 use super::super::metric::{Better, Metric};
-use super::super::variant::{Variant, plain, short, varying};
+use super::super::stats::Spread;
+use super::super::variant::{Variant, heading, is_demand, plain, same_demand, short, varying};
 use super::template::fill;
 use super::view::View;
 use crate::run::World;
@@ -27,6 +30,8 @@ const SHOWN: [Shown; 8] = [
 #[derive(Serialize)]
 struct Facts {
     sweeps: Vec<Sweep>,
+    /// When one is better, where settings meet the same demand.
+    rule: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -34,6 +39,8 @@ struct Sweep {
     world: &'static str,
     policy: String,
     tables: Vec<Table>,
+    /// Whether settings are compared under each demand by itself.
+    contested: bool,
 }
 
 /// A table of figures; `columns` are values of the second key, or metrics.
@@ -53,6 +60,8 @@ struct Row {
     best: bool,
     /// The policy's own defaults.
     default: bool,
+    /// The first one under another demand than the row above.
+    opens: bool,
     cells: Vec<Shade>,
 }
 
@@ -61,31 +70,55 @@ struct Row {
 struct Shade {
     text: String,
     level: usize,
-    /// The best of its row, where a row is one amount of work.
+    /// By how much it is better than all others that met the same demand; that it is a tie; or nothing.
+    note: String,
     wins: bool,
 }
 
 pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
     let mut sweeps = Vec::new();
     for world in view.worlds() {
-        let policies: Vec<&str> = view.shown(world).iter().map(|variant| variant.policy).collect();
+        let mut policies: Vec<&str> = Vec::new();
+        for variant in view.of_world(world) {
+            if !policies.contains(&variant.policy) {
+                policies.push(variant.policy);
+            }
+        }
         sweeps.extend(policies.into_iter().filter_map(|policy| sweep(view, world, policy)));
     }
     if sweeps.is_empty() {
         return Ok(None);
     }
-    fill("sweep.html", include_str!("../templates/sweep.html"), Facts { sweeps }).map(Some)
+    let rule = sweeps.iter().any(|sweep| sweep.contested).then_some(RULE);
+    fill("sweep.html", include_str!("../templates/sweep.html"), Facts { sweeps, rule }).map(Some)
 }
 
 fn sweep(view: &View<'_>, world: World, policy: &str) -> Option<Sweep> {
-    let keys = varying(&view.variants, world, policy);
+    let mut keys = varying(&view.variants, world, policy);
+    keys.sort_by_key(|key| !is_demand(key));
     let mine: Vec<&Variant<'_>> = view.of_world(world).filter(|v| v.policy == policy).collect();
+    let groups = groups(&mine);
     let tables = match keys[..] {
         [] => return None,
-        [down, across] => SHOWN.iter().filter_map(|shown| matrix(&mine, shown, down, across)).collect(),
-        _ => vec![list(view, &mine, &keys)],
+        [down, across] if groups.len() == 1 => {
+            SHOWN.iter().filter_map(|shown| matrix(&mine, shown, down, across)).collect()
+        }
+        _ => vec![list(view, &groups, &keys)],
     };
-    Some(Sweep { world: world.label(), policy: policy.to_owned(), tables })
+    let contested = groups.len() > 1 && groups.iter().any(|group| group.len() > 1);
+    Some(Sweep { world: world.label(), policy: policy.to_owned(), tables, contested })
+}
+
+/// Variants by the demand that they met.
+fn groups<'v, 'a>(mine: &[&'v Variant<'a>]) -> Vec<Vec<&'v Variant<'a>>> {
+    let mut groups: Vec<Vec<&Variant<'_>>> = Vec::new();
+    for variant in mine {
+        match groups.iter_mut().find(|group| same_demand(group[0], variant)) {
+            Some(group) => group.push(variant),
+            None => groups.push(vec![variant]),
+        }
+    }
+    groups
 }
 
 fn matrix(mine: &[&Variant<'_>], shown: &Shown, down: &str, across: &str) -> Option<Table> {
@@ -100,13 +133,12 @@ fn matrix(mine: &[&Variant<'_>], shown: &Shown, down: &str, across: &str) -> Opt
     if span.is_empty() {
         return None;
     }
-    let row = |heading: &String| {
-        let figures: Vec<Option<f64>> = columns.iter().map(|column| figure(heading, column)).collect();
-        let mut cells: Vec<Shade> = figures.iter().map(|figure| span.shade(*figure, metric)).collect();
-        if is_demand(down) {
-            mark_winner(&mut cells, &figures, metric);
-        }
-        Row { headings: vec![heading.clone()], best: false, default: false, cells }
+    let row = |heading: &String| Row {
+        headings: vec![heading.clone()],
+        best: false,
+        default: false,
+        opens: false,
+        cells: columns.iter().map(|column| span.shade(figure(heading, column), metric)).collect(),
     };
     Some(Table {
         title: shown.0.to_owned(),
@@ -116,49 +148,57 @@ fn matrix(mine: &[&Variant<'_>], shown: &Shown, down: &str, across: &str) -> Opt
     })
 }
 
-fn list(view: &View<'_>, mine: &[&Variant<'_>], keys: &[&str]) -> Table {
-    let metrics: Vec<(&Shown, &Metric, Span)> = SHOWN
-        .iter()
-        .filter_map(|shown| {
-            let metric = Metric::named(shown.1)?;
-            let span = Span::of(mine.iter().filter_map(|v| Some(v.spread(metric)?.median)), metric);
-            (!span.is_empty()).then_some((shown, metric, span))
-        })
-        .collect();
-    let row = |variant: &&Variant<'_>| Row {
-        headings: keys.iter().map(|key| plain(variant.params.get(*key))).collect(),
-        best: is_best(&view.variants, variant),
-        default: view.is_default(variant),
-        cells: metrics
-            .iter()
-            .map(|(_, metric, span)| span.shade(variant.spread(metric).map(|s| s.median), metric))
-            .collect(),
+fn list(view: &View<'_>, groups: &[Vec<&Variant<'_>>], keys: &[&str]) -> Table {
+    let measured = |shown: &Shown| {
+        let metric = Metric::named(shown.1)?;
+        groups.iter().flatten().any(|v| v.spread(metric).is_some()).then_some((shown.0, metric))
     };
+    let metrics: Vec<(&str, &Metric)> = SHOWN.iter().filter_map(measured).collect();
+    let mut rows = Vec::new();
+    for group in groups {
+        let columns: Vec<Vec<Shade>> =
+            metrics.iter().map(|(_, metric)| column(group, metric, groups.len() > 1)).collect();
+        let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
+        rows.extend(group.iter().enumerate().map(|(place, variant)| Row {
+            headings: keys.iter().map(|key| variant.reading(key)).collect(),
+            best: is_best(&view.variants, variant),
+            default: view.is_default(variant),
+            opens: place == 0 && groups.len() > 1 && group.len() > 1,
+            cells: columns.iter_mut().filter_map(Iterator::next).collect(),
+        }));
+    }
     Table {
         title: String::new(),
-        corner: keys.iter().map(|key| short(key).to_owned()).collect(),
-        columns: metrics.iter().map(|(shown, ..)| shown.0.to_owned()).collect(),
-        rows: mine.iter().map(row).collect(),
+        corner: keys.iter().map(|key| heading(key).to_owned()).collect(),
+        columns: metrics.iter().map(|(title, _)| (*title).to_owned()).collect(),
+        rows,
     }
 }
 
-/// Whether a key says what is asked of the cluster, and not what the cluster is: figures of one value of it compare.
-fn is_demand(key: &str) -> bool {
-    ["workload.", "arrival.", "faults."].iter().any(|table| key.starts_with(table))
-}
-
-/// Marks the best of a row, unless all of it reads the same.
-fn mark_winner(cells: &mut [Shade], figures: &[Option<f64>], metric: &Metric) {
-    let known = figures.iter().flatten().copied();
-    let best = match metric.better {
-        Better::Higher => known.reduce(f64::max),
-        Better::Lower => known.reduce(f64::min),
-        Better::Neither => None,
-    };
-    let Some(best) = best.map(|best| metric.cell(best)) else { return };
-    if cells.iter().any(|cell| cell.text != best) {
-        cells.iter_mut().filter(|cell| cell.text == best).for_each(|cell| cell.wins = true);
+/// The cells of one figure, of settings that met the same demand. `judged`: with who is better.
+fn column(group: &[&Variant<'_>], metric: &Metric, judged: bool) -> Vec<Shade> {
+    let spreads: Vec<Option<Spread>> = group.iter().map(|variant| variant.spread(metric)).collect();
+    let span = Span::of(spreads.iter().flatten().map(|spread| spread.median), metric);
+    let mut cells: Vec<Shade> =
+        spreads.iter().map(|spread| span.shade(spread.map(|spread| spread.median), metric)).collect();
+    if !judged {
+        return cells;
     }
+    // How even the workers of one fleet are is no merit over another fleet.
+    let standing = if metric.name == "imbalance" { Standing::Alone } else { standing(&spreads, metric) };
+    match standing {
+        Standing::Won { first, lead, .. } => (cells[first].note, cells[first].wins) = (lead, true),
+        Standing::Tied(places) => {
+            // What seeds may turn is not to look like a difference.
+            let level = places.iter().map(|place| cells[*place].level).max().unwrap_or(0);
+            let level = if places.len() == cells.len() { 0 } else { level };
+            places
+                .into_iter()
+                .for_each(|place| (cells[place].note, cells[place].level) = ("tie".to_owned(), level));
+        }
+        Standing::Alone => cells.iter_mut().for_each(|cell| cell.level = 0),
+    }
+    cells
 }
 
 /// The values of a key in order of appearance, which is the order of the scenario.
@@ -193,9 +233,11 @@ impl Span {
     }
 
     fn shade(&self, figure: Option<f64>, metric: &Metric) -> Shade {
-        let Some(figure) = figure else { return Shade { text: "–".to_owned(), level: 0, wins: false } };
+        let Some(figure) = figure else {
+            return Shade { text: "–".to_owned(), level: 0, note: String::new(), wins: false };
+        };
         let share = (figure - self.worst) / (self.best - self.worst);
         let level = if share.is_finite() { (share * 8.0).round().clamp(0.0, 8.0) as usize } else { 0 };
-        Shade { text: metric.cell(figure), level, wins: false }
+        Shade { text: metric.cell(figure), level, note: String::new(), wins: false }
     }
 }

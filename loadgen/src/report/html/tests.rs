@@ -2,7 +2,7 @@ use router_core::PolicyConfig;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::report::fixture::{failed, gaps, record};
+use crate::report::fixture::{apart, failed, gaps, record, regular};
 use crate::report::{About, Assertion, Slo};
 use crate::run::{LoadTimeline, Params, Run, World};
 
@@ -68,7 +68,8 @@ fn made_up(habit: Habit, world: World, seed: u64, requests: u64, params: Params)
         params,
         seed,
         workers: WORKERS as u32,
-        pools: std::iter::once(0..WORKERS as u32).collect(),
+        pools: regular(WORKERS as u32),
+        ranks: 1,
         speed: 1.0,
         load: LoadTimeline::from_records(&records, WORKERS as u32, 240),
         records,
@@ -175,11 +176,8 @@ fn every_section_is_there_and_the_verdict_speaks() {
     }
     let texts = texts(&page);
     assert!(texts.contains(&"1 of 5 asserts fails"), "headline");
-    assert!(
-        texts
-            .iter()
-            .any(|t| t.contains("is best: 1.") && t.contains("× the input throughput of round_robin"))
-    );
+    assert!(texts.iter().any(|t| t.ends_with("is best:")));
+    assert!(texts.iter().any(|t| t.starts_with("1.") && t.contains("× the input throughput of round_robin")));
     assert!(texts.iter().any(|t| t.contains("1 of 7,424 requests failed")), "failures");
     assert!(texts.contains(&"balance"), "reasons");
 }
@@ -294,19 +292,54 @@ fn where_only_load_and_fleet_are_swept_the_best_of_each_load_is_framed() {
                 ("arrival.rate".to_owned(), json!(rate)),
                 ("fleet.prefill".to_owned(), json!(prefill)),
             ]);
-            runs.push(made_up(Habit { slow, ..HABITS[4] }, World::Virtual, 1, 256, params));
+            let mut run = made_up(Habit { slow, ..HABITS[4] }, World::Virtual, 1, 256, params);
+            if prefill > 0 {
+                run.pools = apart(4, 4);
+            }
+            runs.push(run);
         }
     }
     let page = render(&Experiment::new(About::default(), runs, None, &[], Value::Null)).unwrap();
-    assert!(page.contains("4 settings, no two with the same work and fleet"), "nothing is best overall");
-    let ttft = page.split("TTFT p50, ms</figcaption>").nth(1).unwrap().split("</table>").next().unwrap();
-    let rows: Vec<Vec<bool>> = ttft
-        .split("<tr")
-        .skip(2)
-        .map(|row| row.split("<td").skip(1).map(|cell| cell.contains("wins")).collect())
+    let page = page.replace("&#x2f;", "/");
+    assert!(!page.contains("is best:"), "nothing is best overall");
+    let texts = texts(&page);
+    let after = |lead: &str| texts[texts.iter().position(|text| *text == lead).unwrap() + 1];
+    assert!(
+        after("At 10 requests/s:").starts_with("regular has 74 % lower TTFT p50"),
+        "{}",
+        after("At 10 requests/s:")
+    );
+    assert!(
+        after("At 90 requests/s:").starts_with("4 prefill + 4 decode has"),
+        "{}",
+        after("At 90 requests/s:")
+    );
+    let sweep = page.split("<section id=\"sweep\">").nth(1).unwrap().split("</section>").next().unwrap();
+    assert_eq!(sweep.matches("<table").count(), 1, "all of it in one, once");
+    let rows: Vec<Vec<&str>> =
+        sweep.split("<tr").skip(2).map(|row| row.split("<td").skip(1).collect()).collect();
+    let heads: Vec<&str> = sweep
+        .split("<th scope=\"col\"")
+        .skip(3)
+        .map(|head| head.split('<').next().unwrap().trim_start_matches('>'))
         .collect();
-    assert_eq!(rows, [[true, false], [false, true]], "{ttft}");
-    assert!(!page.contains("SLO met, %</figcaption>"), "there are no objectives");
+    let ttft = heads.iter().position(|head| *head == "TTFT p50, ms").unwrap();
+    let wins: Vec<bool> = rows.iter().map(|row| row[ttft].contains("wins")).collect();
+    assert_eq!(wins, [true, false, false, true], "{sweep}");
+    let itl = heads.iter().position(|head| *head == "ITL p99, ms").unwrap();
+    assert!(rows.iter().all(|row| row[itl].contains("b0") && row[itl].contains(">tie<")), "{sweep}");
+    assert!(!sweep.contains("SLO met"), "there are no objectives");
+    let latency = page.split("<section id=\"latency\">").nth(1).unwrap().split("</section>").next().unwrap();
+    assert!(latency.contains("Drawn at 10 requests/s, the middle one of 2 swept loads."), "{latency}");
+    for (colour, name) in [(0, "regular"), (1, "4 prefill + 4 decode")] {
+        let key = format!("<path class=\"s{colour}\" d=\"M1 3H33\"/></svg>{name}</li>");
+        assert!(latency.contains(&key), "{name}: {latency}");
+    }
+    let load = page.split("<section id=\"load\">").nth(1).unwrap().split("</section>").next().unwrap();
+    for panel in ["regular", "4 prefill + 4 decode: prefill workers", "4 prefill + 4 decode: decode workers"]
+    {
+        assert!(load.contains(&format!("<figcaption>{panel}<small>")), "{panel}");
+    }
 }
 
 #[test]
@@ -331,8 +364,8 @@ fn one_reason_keeps_one_shade() {
         });
         shades.collect::<Vec<_>>()
     };
-    assert_eq!(shade("miss"), ["f0 r0", "f0 r0"], "175 of 300");
-    assert_eq!(shade("hit"), ["f0 r1", "f0 r1"]);
+    assert_eq!(shade("miss"), ["f0 r0", "f1 r0"], "175 of 300");
+    assert_eq!(shade("hit"), ["f0 r1", "f1 r1"]);
 }
 
 #[test]

@@ -6,13 +6,15 @@ use serde::Serialize;
 use super::super::assertion::{AssertOutcome, Verdict};
 use super::super::best::{RULE, baseline_policy, best, best_among};
 use super::super::format::{figure, grouped, trimmed};
+use super::super::margin;
+use super::super::sides::meetings;
 use super::super::stats::Spread;
 use super::super::variant::{Variant, contests};
 use super::template::fill;
 use super::view::View;
 use crate::run::World;
 
-/// Most amounts of work whose best policy is named.
+/// Most amounts of work whose best policy, or whose better fleet, is told.
 const MOST_FINDINGS: usize = 6;
 
 #[derive(Serialize)]
@@ -24,14 +26,25 @@ struct Banner<'a> {
     findings: Vec<Finding>,
     failures: String,
     outcomes: Vec<Claim<'a>>,
-    rule: Option<&'static str>,
+    rules: Vec<String>,
 }
 
 #[derive(Serialize)]
 struct Finding {
     world: &'static str,
-    policy: String,
+    /// What it is about; may be empty.
+    lead: String,
     text: String,
+    #[serde(skip)]
+    rule: Rule,
+}
+
+/// What a finding goes by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    Best,
+    Margin,
+    None,
 }
 
 #[derive(Serialize)]
@@ -51,12 +64,19 @@ pub(super) fn section(view: &View<'_>) -> Result<Value, Error> {
         mark,
         headline,
         invalid: view.experiment.invalid(),
-        rule: findings.iter().any(|f| !f.policy.is_empty()).then_some(RULE),
+        rules: rules(&findings),
         findings,
         failures: failures(view),
         outcomes: outcomes.iter().map(claim).collect(),
     };
     fill("verdict.html", include_str!("../templates/verdict.html"), banner)
+}
+
+fn rules(findings: &[Finding]) -> Vec<String> {
+    let is_used = |rule| findings.iter().any(|finding| finding.rule == rule);
+    let best = is_used(Rule::Best).then(|| format!("“Best” is the {RULE}."));
+    let margin = is_used(Rule::Margin).then(|| margin::RULE.to_owned());
+    best.into_iter().chain(margin).collect()
 }
 
 fn headline(view: &View<'_>) -> (&'static str, &'static str, String) {
@@ -94,15 +114,34 @@ fn claim(outcome: &AssertOutcome) -> Claim<'_> {
     Claim { state, word, claim: &outcome.claim, finding: &outcome.finding }
 }
 
-/// Which policy is best in a world, and by how much; once for every amount of work, as far as they can be read.
+/// Which fleet is better at what under every demand that several met; and which policy is best in a world, and by how much,
+/// once for every amount of work. As far as they can be read.
 fn findings(view: &View<'_>, world: World) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = meetings(&view.variants, world)
+        .iter()
+        .take(MOST_FINDINGS)
+        .map(|meeting| Finding {
+            world: world.label(),
+            lead: if meeting.demand.is_empty() { String::new() } else { format!("At {}:", meeting.demand) },
+            text: meeting.verdict(&view.variants),
+            rule: Rule::Margin,
+        })
+        .collect();
     let contests = contests(&view.variants, world);
+    let alone = contests.iter().all(|contest| contest.len() == 1);
+    if !alone || findings.is_empty() {
+        findings.extend(champions(view, world, contests));
+    }
+    findings
+}
+
+fn champions(view: &View<'_>, world: World, contests: Vec<Vec<usize>>) -> Vec<Finding> {
     if contests.len() > 1 && contests.iter().all(|contest| contest.len() == 1) {
         let text = format!(
             "{} settings, no two with the same work and fleet: see the swept settings.",
             contests.len()
         );
-        return vec![Finding { world: world.label(), policy: String::new(), text }];
+        return vec![Finding { world: world.label(), lead: String::new(), text, rule: Rule::None }];
     }
     contests.into_iter().take(MOST_FINDINGS).map(|contest| finding(view, &contest)).collect()
 }
@@ -116,13 +155,14 @@ fn finding(view: &View<'_>, contest: &[usize]) -> Finding {
             1 => format!("only {} was run, so there is nothing to compare.", view.label(first)),
             _ => "no request succeeded.".to_owned(),
         };
-        return Finding { world, policy: String::new(), text };
+        return Finding { world, lead: String::new(), text, rule: Rule::None };
     };
     let champion = &variants[place];
     Finding {
         world,
-        policy: view.label(champion),
+        lead: format!("{} is best:", view.label(champion)),
         text: comparison(champion, &reference(view, contest, champion)),
+        rule: Rule::Best,
     }
 }
 
@@ -193,14 +233,25 @@ fn totals(view: &View<'_>) -> (u64, u64) {
 
 fn failures(view: &View<'_>) -> String {
     let (requests, failed) = totals(view);
+    let left = view.variants.iter().map(Variant::left).sum();
     match (requests, failed) {
         (0, _) => "No request was made.".to_owned(),
-        (_, 0) => format!("All {} requests succeeded.", grouped(requests as f64)),
+        (_, 0) if left == 0 => format!("All {} requests succeeded.", grouped(requests as f64)),
+        (_, 0) => format!("No request failed{}.", left_words(left)),
         _ => {
             let percent = trimmed(failed as f64 / requests as f64 * 100.0, 2);
             let percent = if percent == "0" { "under 0.01".to_owned() } else { percent };
             let (failed, requests) = (grouped(failed as f64), grouped(requests as f64));
-            format!("{failed} of {requests} requests failed ({percent} %).")
+            format!("{failed} of {requests} requests failed ({percent} %){}.", left_words(left))
         }
+    }
+}
+
+/// Requests that nobody failed, for their clients left.
+fn left_words(left: u64) -> String {
+    match left {
+        0 => String::new(),
+        1 => "; one client left before its answer".to_owned(),
+        _ => format!("; {} clients left before their answers", grouped(left as f64)),
     }
 }

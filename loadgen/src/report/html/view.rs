@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use super::super::best::leaders;
 use super::super::experiment::Experiment;
-use super::super::variant::{Variant, contests, distinction, is_default, label, work, worlds};
+use super::super::variant::{
+    Variant, contests, demand, distinction, is_default, label, same_demand, side, worlds,
+};
 use crate::run::{Run, World};
 
 /// Distinct in hue and lightness for readers with any colour vision (after Okabe and Ito, adjusted for contrast):
@@ -23,7 +25,8 @@ const PALETTE: [(&str, &str); 8] = [
     ("#4a4a4a", "#d8d8d8"),
 ];
 
-/// How many settings of a swept policy have rows of their own in tables of policies.
+/// How many settings of a swept policy have rows of their own in tables of policies; and how many settings in all are
+/// drawn one by one.
 const FEW: usize = 4;
 
 /// Classes `s0 …` (strokes, dashed from the fifth on) and `f0 …` (fills) in both themes.
@@ -48,6 +51,8 @@ pub(super) fn palette_css() -> String {
 pub(super) struct View<'a> {
     pub(super) experiment: &'a Experiment,
     pub(super) variants: Vec<Variant<'a>>,
+    /// What has a colour of its own: policies, or settings of them where several of one policy are drawn.
+    series: Vec<(&'a str, String)>,
 }
 
 /// One entry of a chart's key.
@@ -59,7 +64,27 @@ pub(super) struct Key {
 
 impl<'a> View<'a> {
     pub(super) fn of(experiment: &'a Experiment) -> Self {
-        Self { experiment, variants: experiment.variants() }
+        let mut view = Self { experiment, variants: experiment.variants(), series: Vec::new() };
+        view.series = view.find_series();
+        view
+    }
+
+    fn find_series(&self) -> Vec<(&'a str, String)> {
+        let policies = |world| self.shown(world).into_iter().map(|v| v.policy).collect::<Vec<_>>();
+        let by_policy = self.worlds().into_iter().map(policies).all(|drawn| {
+            let distinct: BTreeSet<&str> = drawn.iter().copied().collect();
+            distinct.len() == drawn.len()
+        });
+        let drawn = self.worlds().into_iter().flat_map(|world| self.shown(world));
+        let all: Vec<&Variant<'a>> = if by_policy { self.variants.iter().collect() } else { drawn.collect() };
+        let mut series = Vec::new();
+        for variant in all {
+            let one = (variant.policy, if by_policy { String::new() } else { self.name(variant) });
+            if !series.contains(&one) {
+                series.push(one);
+            }
+        }
+        series
     }
 
     pub(super) fn worlds(&self) -> Vec<World> {
@@ -71,10 +96,35 @@ impl<'a> View<'a> {
         self.variants.iter().filter(move |v| v.world == world)
     }
 
-    /// One variant per policy, the best of its settings: more lines than that cannot be told apart. Where the work is
-    /// swept too, of the first amount of work: charts of different work do not compare.
+    /// What charts draw: every fleet that met the demand which is drawn, and of a fleet with many settings one variant per
+    /// policy, the best: more lines cannot be told apart.
     pub(super) fn shown(&self, world: World) -> Vec<&Variant<'a>> {
-        self.leaders(contests(&self.variants, world).into_iter().take(1), 1)
+        let mut drawn = contests(&self.variants, world);
+        let demand = self.drawn_demand(world);
+        drawn.retain(|contest| demand.is_some_and(|of| same_demand(&self.variants[contest[0]], of)));
+        let all: BTreeSet<usize> = drawn.iter().flatten().copied().collect();
+        if all.len() <= FEW {
+            return all.into_iter().map(|place| &self.variants[place]).collect();
+        }
+        self.leaders(drawn.into_iter(), 1)
+    }
+
+    /// A variant of the demand that charts draw, for charts of different demands do not compare: the middle one, which is
+    /// neither idle nor beyond what the cluster can do.
+    fn drawn_demand(&self, world: World) -> Option<&Variant<'a>> {
+        let demands = self.demands(world);
+        demands.get(demands.len().saturating_sub(1) / 2).copied()
+    }
+
+    /// A variant of each demand.
+    fn demands(&self, world: World) -> Vec<&Variant<'a>> {
+        let mut demands: Vec<&Variant<'a>> = Vec::new();
+        for variant in self.of_world(world) {
+            if !demands.iter().any(|known| same_demand(known, variant)) {
+                demands.push(variant);
+            }
+        }
+        demands
     }
 
     /// The variants of a world that have a row in tables: of every policy the few best settings, for every amount of
@@ -111,19 +161,21 @@ impl<'a> View<'a> {
         distinction(&self.variants, variant)
     }
 
-    /// The colour of a policy, the same in every world and chart.
-    pub(super) fn colour(&self, policy: &str) -> usize {
-        let mut seen: Vec<&str> = Vec::new();
-        for variant in &self.variants {
-            if !seen.contains(&variant.policy) {
-                seen.push(variant.policy);
-            }
-        }
-        seen.iter().position(|p| *p == policy).unwrap_or(0) % PALETTE.len()
+    /// The name of a variant among those that are drawn beside it, which met the same demand.
+    pub(super) fn name(&self, variant: &Variant<'_>) -> String {
+        side(&self.variants, variant)
+    }
+
+    /// The colour of a variant, the same in every world and chart.
+    pub(super) fn colour(&self, variant: &Variant<'_>) -> usize {
+        let name = self.name(variant);
+        let exact = self.series.iter().position(|(policy, of)| *policy == variant.policy && *of == name);
+        let same_policy = || self.series.iter().position(|(policy, _)| *policy == variant.policy);
+        exact.or_else(same_policy).unwrap_or(0) % PALETTE.len()
     }
 
     pub(super) fn key(&self, variant: &Variant<'_>) -> Key {
-        Key { colour: self.colour(variant.policy), name: self.label(variant) }
+        Key { colour: self.colour(variant), name: self.name(variant) }
     }
 
     /// The run that stands for a variant.
@@ -137,15 +189,15 @@ impl<'a> View<'a> {
         if self.of_world(world).any(|v| v.seeds() > 1) {
             words.push("Drawn from the run of the median seed by throughput.");
         }
-        let contests = contests(&self.variants, world);
-        let work = contests
-            .first()
-            .map_or(String::new(), |contest| work(&self.variants, &self.variants[contest[0]]));
-        let drawn = format!("Of the swept workloads and fleets only the first is drawn, {work}.");
-        if contests.len() > 1 {
-            words.push(&drawn);
+        let demands = self.demands(world).len();
+        let drawn = self.drawn_demand(world);
+        let demand = drawn.map_or(String::new(), |drawn| demand(&self.variants, drawn));
+        let at = format!("Drawn at {demand}, the middle one of {demands} swept loads.");
+        if demands > 1 {
+            words.push(&at);
         }
-        if contests.first().is_some_and(|contest| contest.len() > self.shown(world).len()) {
+        let met = drawn.map_or(0, |drawn| self.of_world(world).filter(|v| same_demand(v, drawn)).count());
+        if met > self.shown(world).len() {
             words.push("Of each policy's swept settings the best is drawn.");
         }
         words.join(" ")

@@ -2,8 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::report::About;
-use crate::report::fixture::{record, run};
-use crate::run::Run;
+use crate::report::fixture::{apart, record, run};
 
 /// A run of one request of a million tokens.
 fn one(policy: &str, ttft_ms: u64, last_ms: u64) -> Run {
@@ -95,7 +94,7 @@ fn every_contest_has_its_winner() {
     let [two, eight] = ["winner-workers=2.toml", "winner-workers=8.toml"];
     let labels = ["bucket workers=2", "random workers=8"];
     assert_eq!(named(&runs), expected([[two, labels[0]], [eight, labels[1]]]));
-    assert!(of(runs.clone())[0].text.contains("# But with    workers=2\n"));
+    assert!(of(runs.clone())[0].text.contains("# Here with   workers=2\n"));
     // A lone run in another world has beaten nobody, but the others' names tell the worlds apart.
     runs.push(Run { world: World::Live, ..one("random", 50, 1000) });
     let [two, eight] = ["winner-virtual-workers=2.toml", "winner-virtual-workers=8.toml"];
@@ -146,4 +145,27 @@ fn what_else_the_router_was_told_is_in_the_file() {
     assert_eq!(read["fleet"]["dp_aware"].as_bool(), Some(true), "{text}");
     assert_eq!(read["disaggregation"]["decode_dispatch_limit"].as_integer(), Some(3), "{text}");
     assert_eq!(read["disaggregation"]["pd_least_uncached_tokens"].as_integer(), Some(4), "{text}");
+}
+
+#[test]
+fn the_command_names_workers_by_role() {
+    let regular = only(vec![one("random", 50, 500), one("bucket", 50, 1000)]);
+    assert_eq!(regular.flags, "--worker-urls http://HOST:PORT ...");
+    let split = |policy, last_ms| Run { workers: 4, pools: apart(2, 2), ..one(policy, 50, last_ms) };
+    let winner = only(vec![split("random", 500), split("bucket", 1000)]);
+    let flags =
+        "--pd-disaggregation --prefill http://HOST:PORT BOOTSTRAP_PORT ... --decode http://HOST:PORT ...";
+    assert_eq!(winner.flags, flags);
+    assert!(winner.text.contains(&format!("#     router --config FILE {flags}\n")), "{}", winner.text);
+}
+
+#[test]
+fn files_are_named_by_keys_and_contests_by_words() {
+    let runs = ["random", "bucket"]
+        .into_iter()
+        .flat_map(|policy| [10.0, 50.0].map(|rate| with(one(policy, 50, 1000), "arrival.rate", rate)));
+    let named: Vec<(String, String)> =
+        of(runs.collect()).into_iter().map(|winner| (winner.file, winner.contest)).collect();
+    let expected = [("winner-rate=10.toml", "10 requests/s"), ("winner-rate=50.toml", "50 requests/s")];
+    assert_eq!(named, expected.map(|(file, contest)| (file.to_owned(), contest.to_owned())));
 }
