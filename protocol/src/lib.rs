@@ -4,11 +4,14 @@
 pub mod chat;
 pub mod dp_rank;
 pub mod duration;
+pub mod embedding;
+pub mod kv_events;
 pub mod loads;
 pub mod openai;
 pub mod output;
 pub mod pd;
 pub mod record;
+pub mod responses;
 pub mod sglang;
 pub mod splice;
 pub mod sse;

@@ -1,41 +1,17 @@
 //! What an engine is made of, and what it refuses to be made of.
 
+mod queue;
+
 use thiserror::Error;
 
 use crate::cache::Eviction;
 use crate::cost::CostModel;
+pub use queue::{PrefillInterval, PriorityConfig, QueueConfig, Schedule};
+
 pub use crate::handoff::{EngineRole, HandoffConfig};
+use crate::namespace::BlockNaming;
 use crate::preset::Preset;
-
-/// In which order waiting requests are tried (`--schedule-policy`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Schedule {
-    /// First come, first served.
-    #[default]
-    Fcfs,
-    /// Longest prefix match first; first come, first served while more than 128 wait.
-    Lpm,
-}
-
-impl Schedule {
-    /// Every one.
-    pub const ALL: [Self; 2] = [Self::Fcfs, Self::Lpm];
-
-    /// SGLang's word for it.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Fcfs => "fcfs",
-            Self::Lpm => "lpm",
-        }
-    }
-
-    /// The one with that [label](Self::label).
-    #[must_use]
-    pub fn from_label(label: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|schedule| schedule.label() == label)
-    }
-}
+pub use crate::scheduler::{HOST_BYTES_PER_SECOND, HostTierConfig};
 
 /// What [`Engine::next_deadline`](crate::engine::Engine::next_deadline) names. The results are the same.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,7 +36,9 @@ pub struct EngineConfig {
     pub context_len: u32,
     /// Order of the waiting requests.
     pub schedule: Schedule,
-    /// Under [`Schedule::Lpm`]: let one of several waiting requests with the same new prefix go first, so that the
+    /// What else bounds and orders them.
+    pub queue: QueueConfig,
+    /// Under the schedules that match waiting requests against the cache: let one of several waiting requests with the same new prefix go first, so that the
     /// others find it cached.
     pub in_batch_prefix_caching: bool,
     /// Under [`Schedule::Lpm`]: share what a chunked request has computed before the queue is ordered, as SGLang does,
@@ -80,6 +58,12 @@ pub struct EngineConfig {
     pub chunked_prefill: Option<u32>,
     /// Tokens after which a prefill step takes no further request.
     pub max_prefill_tokens: u32,
+    /// Most requests in a prefill step (`--prefill-max-requests`).
+    pub prefill_max_requests: Option<u32>,
+    /// Running requests make a token in prefill steps too, if prompts are cut (`--enable-mixed-chunk`).
+    pub mixed_chunk: bool,
+    /// How prefill and decode steps alternate.
+    pub prefill_interval: PrefillInterval,
     /// Most requests that run at once.
     pub max_running: u32,
     /// Most requests that wait; further ones are refused. None = no limit.
@@ -88,14 +72,21 @@ pub struct EngineConfig {
     pub conservativeness: f64,
     /// SGLang's overlap schedule: the next step is chosen while one runs. Clients have their tokens as soon as they
     /// are made all the same; but the next step is chosen without the ends and the shared KV of the one before it,
-    /// and without the requests that arrived during that one, which so wait for one step more.
+    /// and without the requests that arrived during that one, which so wait for one step more. Who ends otherwise than
+    /// by length is in the next step already, which makes nothing of it.
     pub overlap: bool,
+    /// Decode steps from one report of the load to the next (`--load-snapshot-publish-interval`).
+    pub load_report_steps: u32,
     /// Which moments are deadlines.
     pub pace: Pace,
     /// What the engine does of the work on a request.
     pub role: EngineRole,
     /// How KV is handed over, if it is.
     pub handoff: HandoffConfig,
+    /// Tell what becomes of blocks of KV ([`Event::Kv`](crate::Event::Kv)), under these names.
+    pub kv_events: Option<BlockNaming>,
+    /// Memory of the host as a second tier of the cache.
+    pub host_tier: Option<HostTierConfig>,
 }
 
 impl EngineConfig {
@@ -108,19 +99,26 @@ impl EngineConfig {
             page_size: 1,
             context_len: preset.context_len,
             schedule: Schedule::default(),
+            queue: QueueConfig::default(),
             in_batch_prefix_caching: true,
             share_chunks_first: false,
             eviction: Eviction::default(),
             disable_prefix_cache: false,
             chunked_prefill: Some(8192),
             max_prefill_tokens: 16_384,
+            prefill_max_requests: None,
+            mixed_chunk: false,
+            prefill_interval: PrefillInterval::default(),
             max_running: default_max_running(preset.kv_tokens, preset.context_len),
             max_queued: None,
             conservativeness: 1.0,
             overlap: false,
+            load_report_steps: 15,
             pace: Pace::default(),
             role: EngineRole::default(),
             handoff: HandoffConfig::of(preset),
+            kv_events: None,
+            host_tier: None,
         }
     }
 
@@ -161,10 +159,28 @@ impl EngineConfig {
         if !(self.conservativeness.is_finite() && self.conservativeness > 0.0) {
             return Err(ConfigError::Conservativeness(self.conservativeness));
         }
+        self.validate_queue()?;
+        let host_bandwidth = self.host_tier.map_or(MOST_BYTES_PER_SECOND, |tier| tier.bytes_per_second);
+        if !(LEAST_BYTES_PER_SECOND..=MOST_BYTES_PER_SECOND).contains(&host_bandwidth) {
+            return Err(ConfigError::HostBandwidth(host_bandwidth));
+        }
         match self.role {
             EngineRole::Whole => Ok(()),
             EngineRole::Prefill | EngineRole::Decode => self.validate_handoff(),
         }
+    }
+
+    fn validate_queue(&self) -> Result<(), ConfigError> {
+        if self.queue.priority.is_some() && !self.schedule.takes_priorities() {
+            return Err(ConfigError::ScheduleWithoutPriorities { schedule: self.schedule.label() });
+        }
+        if self.schedule == Schedule::ShortestPrefillFirst && self.disable_prefix_cache {
+            return Err(ConfigError::ScheduleNeedsCache);
+        }
+        if self.prefill_max_requests == Some(0) {
+            return Err(ConfigError::NothingPrefills);
+        }
+        Ok(())
     }
 
     fn validate_handoff(&self) -> Result<(), ConfigError> {
@@ -232,6 +248,20 @@ pub enum ConfigError {
     /// Batches without requests.
     #[error("max_running is 0; at least 1 is needed")]
     NothingRuns,
+    /// SGLang sorts by priority only before these.
+    #[error("schedule is {schedule}; with priorities it must be fcfs or lof")]
+    ScheduleWithoutPriorities {
+        /// What was asked for.
+        schedule: &'static str,
+    },
+    /// There is nothing to tell the work by.
+    #[error(
+        "schedule is shortest-prefill-first, which needs the prefix cache; enable that or choose another"
+    )]
+    ScheduleNeedsCache,
+    /// Prefill steps without requests.
+    #[error("prefill_max_requests is 0; at least 1 is needed")]
+    NothingPrefills,
     /// Not a usable factor.
     #[error("conservativeness is {0}; it must be a number above 0")]
     Conservativeness(f64),
@@ -251,6 +281,9 @@ pub enum ConfigError {
     /// Not a usable bandwidth.
     #[error("handoff.link.bytes_per_second is {0}; it must be from 1e6 to 1e15")]
     Bandwidth(f64),
+    /// Not a usable bandwidth.
+    #[error("host_tier.bytes_per_second is {0}; it must be from 1e6 to 1e15")]
+    HostBandwidth(f64),
     /// Not a usable size.
     #[error("handoff.kv_bytes_per_token is {0}; it must be from 1 to 1e9")]
     BytesPerToken(f64),

@@ -3,6 +3,8 @@
 //! ```text
 //! prefill = t0  + max(2·P_lin·Σn / (G·F·e_c), W / (G·M·e_b)) + 4·L·H_q·d_h·Σ n(c + n/2) / (G·F·e_a) + comm(Σn)
 //! decode  = t0' + max(2·P·B / (G·F·e_c),      W / (G·M·e_b)) + κ·S / (G·M·e_b)                      + comm(B)
+//! mixed   = t0  + max((2·P_lin·Σn + 2·P·B) / (G·F·e_c), W / (G·M·e_b)) + 4·L·H_q·d_h·Σ n(c + n/2) / (G·F·e_a)
+//!               + κ·S / (G·M·e_b) + comm(Σn + B)
 //! comm(t) = 2·L·(lat + 2·(G−1)/G · t·d_model·2 / bus), nothing on one GPU
 //! ```
 //!
@@ -11,6 +13,10 @@
 //! are set from two published decode rates at batch size 1 (8B: 144 tok/s in SGLang's documentation on an 80 GB
 //! GPU, 75 tok/s with vLLM on an A100-40G), e_c, e_a and t0 are chosen. All coefficients are rounded to [`Ticks`]
 //! once, so every duration after that is integer arithmetic.
+
+mod steps;
+
+pub use steps::StepTimes;
 
 use crate::time::Ticks;
 
@@ -113,6 +119,18 @@ impl CostModel {
             + self.comm(work.new_tokens)
     }
 
+    /// How long a prefill step over `work` takes in which `batch` running requests with `context` tokens together make a
+    /// token each: the fixed part of a prefill step once, the linear layers over all tokens, attention over the prompts and
+    /// the KV of the running requests one after the other.
+    #[must_use]
+    pub fn mixed(&self, work: PrefillWork, batch: u64, context: u64) -> Ticks {
+        self.prefill_fixed
+            + (self.prefill_token * work.new_tokens + self.decode_sequence * batch).max(self.weights)
+            + self.attention_half_pair * work.half_pairs
+            + self.decode_context_token * context
+            + self.comm(work.new_tokens + batch)
+    }
+
     /// How long a decode step of `batch` requests with `context` tokens together takes, the tokens being decoded
     /// included.
     #[must_use]
@@ -121,6 +139,23 @@ impl CostModel {
             + (self.decode_sequence * batch).max(self.weights)
             + self.decode_context_token * context
             + self.comm(batch)
+    }
+
+    /// A model whose steps take `factor` times as long. Each coefficient is rounded, so that sums stay exact.
+    #[must_use]
+    pub(crate) fn slowed(&self, factor: f64) -> Self {
+        let slowed = |ticks: Ticks| ticks.scaled(factor);
+        Self {
+            prefill_fixed: slowed(self.prefill_fixed),
+            prefill_token: slowed(self.prefill_token),
+            attention_half_pair: slowed(self.attention_half_pair),
+            decode_fixed: slowed(self.decode_fixed),
+            decode_sequence: slowed(self.decode_sequence),
+            decode_context_token: slowed(self.decode_context_token),
+            weights: slowed(self.weights),
+            comm_fixed: slowed(self.comm_fixed),
+            comm_token: slowed(self.comm_token),
+        }
     }
 
     /// The sum of `steps` decode steps in a row, the first with `context` tokens, each with `batch` more than the
@@ -142,6 +177,8 @@ pub struct PrefillWork {
     new_tokens: u64,
     /// Σ n·(2c + n): twice the pairs of tokens that attend to each other, so that it stays whole.
     half_pairs: u64,
+    /// Tokens that come from the host.
+    loaded: u64,
 }
 
 impl PrefillWork {
@@ -149,6 +186,17 @@ impl PrefillWork {
     pub fn add(&mut self, new: u64, cached: u64) {
         self.new_tokens += new;
         self.half_pairs += new * (2 * cached + new);
+    }
+
+    /// Adds tokens that come from the host.
+    pub fn load(&mut self, tokens: u64) {
+        self.loaded += tokens;
+    }
+
+    /// Tokens that come from the host.
+    #[must_use]
+    pub fn loaded(&self) -> u64 {
+        self.loaded
     }
 
     /// Tokens to compute.

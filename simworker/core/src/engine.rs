@@ -8,16 +8,16 @@
 //! together, and a world should deliver arrivals before it advances to the same moment.
 
 mod handoff;
-mod loads;
 mod lockstep;
+mod pace;
+mod pause;
 
 use std::collections::HashSet;
 
 pub use crate::request::{Event, FinishReason, Refusal, RequestId, Submit};
-pub use crate::scheduler::{DecodeMoments, EngineTotals};
-pub use loads::EngineLoads;
+pub use crate::scheduler::{DecodeMoments, EngineLoads, EngineTotals, LoadReport, PauseMode};
 
-use crate::config::{ConfigError, EngineConfig, Pace};
+use crate::config::{ConfigError, EngineConfig, Pace, QueueConfig};
 use crate::cost::CostModel;
 use crate::handoff::EngineRole;
 use crate::limits::Limits;
@@ -27,11 +27,15 @@ use crate::time::Ticks;
 /// One emulated data-parallel rank.
 #[derive(Debug)]
 pub struct Engine {
+    /// How long steps take at the moment, and before anything slowed them.
     cost: CostModel,
+    own_cost: CostModel,
+    /// For a token, from the host to the device.
+    load_time: Ticks,
     limits: Limits,
-    max_queued: Option<u32>,
-    max_running: u32,
+    queue: QueueConfig,
     pace: Pace,
+    tells_kv: bool,
     scheduler: Scheduler,
     role: EngineRole,
     /// Names of the requests that have not ended.
@@ -39,6 +43,8 @@ pub struct Engine {
     phase: Phase,
     /// The latest moment that anything was done at.
     clock: Ticks,
+    /// The latest moment that a call was about.
+    seen_ns: u64,
     /// No pass is made before: others that it steps with are in a step. What needs no step does not wait for it.
     not_before: Ticks,
 }
@@ -79,23 +85,36 @@ impl Engine {
     /// When the configuration is impossible.
     pub fn new(config: EngineConfig) -> Result<Self, ConfigError> {
         config.validate()?;
+        let tells_kv = config.kv_events.is_some();
         Ok(Self {
+            tells_kv,
             cost: config.cost,
+            own_cost: config.cost,
+            load_time: config.host_tier.map_or(Ticks::ZERO, |tier| tier.load_time()),
             limits: Limits::new(&config),
-            // SGLang has no limit on queues of which a part waits for another engine.
-            max_queued: config.max_queued.filter(|_| config.role == EngineRole::Whole),
-            max_running: config.max_running,
+            queue: config.queue,
             pace: config.pace,
             role: config.role,
             scheduler: Scheduler::new(config),
             live: HashSet::new(),
-            phase: Phase::Idle,
+            // One that tells about KV begins by telling that there is none.
+            phase: if tells_kv { Phase::Pass(Ticks::ZERO) } else { Phase::Idle },
             clock: Ticks::ZERO,
+            seen_ns: 0,
             not_before: Ticks::ZERO,
         })
     }
 
+    /// The same engine in its place among the ranks of a worker.
+    pub(crate) fn of_rank(mut self, rank: u32) -> Self {
+        self.scheduler.rank = rank;
+        self
+    }
+
     /// Hands in a request at `now_ns`, after catching up with that time.
+    ///
+    /// Where priorities count and the queue is full, the least important request that waits ends for one that is more
+    /// important.
     ///
     /// # Errors
     /// When the engine does not accept the request. It leaves no trace then, and no event.
@@ -108,15 +127,46 @@ impl Engine {
         if self.role != EngineRole::Whole && request.room.is_none() {
             return Err(Refusal::NoRoom);
         }
-        if self.max_queued.is_some_and(|most| self.scheduler.waiting_len() >= most as usize) {
-            return Err(Refusal::QueueFull);
+        if self.queue.refuses_priorities && self.queue.priority.is_none() && request.priority.is_some() {
+            return Err(Refusal::PrioritiesDisabled);
         }
+        self.make_way(now_ns, request.priority, events)?;
+        self.rest_report(now_ns);
         self.live.insert(request.id);
-        // A prefill engine makes the first token, whatever length it was asked for.
-        let length = if self.role == EngineRole::Prefill { 1 } else { length };
+        let length = match self.role {
+            EngineRole::Whole if request.is_prefill_only => 0,
+            // It makes the first token, whatever length it was asked for.
+            EngineRole::Prefill => 1,
+            EngineRole::Whole | EngineRole::Decode => length,
+        };
         self.scheduler.enqueue(now_ns, Request::new(request, length, now_ns));
         self.wake(now_ns);
         Ok(())
+    }
+
+    /// Lets a request of that priority into the queue, if need be instead of one that waits.
+    fn make_way(
+        &mut self,
+        now_ns: u64,
+        priority: Option<i64>,
+        events: &mut Vec<Event>,
+    ) -> Result<(), Refusal> {
+        if !self.scheduler.is_queue_full() {
+            return Ok(());
+        }
+        let before = events.len();
+        if !self.scheduler.displace(now_ns, priority, events) {
+            return Err(Refusal::QueueFull);
+        }
+        self.forget_ended(&events[before..]);
+        Ok(())
+    }
+
+    /// An engine that has nothing to do reports all the time, so the last such report is of this moment.
+    fn rest_report(&mut self, now_ns: u64) {
+        if matches!(self.phase, Phase::Idle) && !self.is_paused() {
+            self.scheduler.take_snapshot(now_ns);
+        }
     }
 
     /// Lets an idle engine make a pass.
@@ -140,11 +190,17 @@ impl Engine {
         found
     }
 
-    /// Empties the cache. False, and nothing done, when any request has not ended.
+    /// Empties the cache. False, and nothing done, when any request has not ended; of a paused engine, when any holds
+    /// KV.
     ///
     /// The engine must have been advanced to the time of the call: a flush reports no events.
     pub fn flush(&mut self) -> bool {
-        self.is_idle() && self.scheduler.flush()
+        let flushed = (self.is_idle() || self.is_paused()) && self.scheduler.flush();
+        if flushed && self.tells_kv {
+            // The next pass, which is due, tells of it.
+            self.wake(self.seen_ns);
+        }
+        flushed
     }
 
     /// Does everything that is due at or before `now_ns`. Time that has passed already is no error.
@@ -166,14 +222,17 @@ impl Engine {
 
     fn end_of_stretch(&self, step: Step) -> Ticks {
         match step.launch {
-            Launch::Prefill(_) => step.ends,
-            Launch::Decode { batch, context } => {
-                step.began + self.cost.decode_stretch(batch, context, self.scheduler.quiet_steps())
+            Launch::Prefill(_) | Launch::Mixed { .. } => step.ends,
+            Launch::Decode { .. } => {
+                let running = self.scheduler.running();
+                let (batch, more) = (running.len() as u64, self.scheduler.quiet_steps() - 1);
+                step.ends + self.cost.decode_stretch(batch, running.context() + batch, more)
             }
         }
     }
 
     pub(crate) fn catch_up(&mut self, now_ns: u64, until: Until, events: &mut Vec<Event>) {
+        self.seen_ns = self.seen_ns.max(now_ns);
         let before = events.len();
         loop {
             let due_ns = self.scheduler.handoff_due_ns().unwrap_or(u64::MAX);
@@ -205,7 +264,11 @@ impl Engine {
 
     fn duration(&self, launch: Launch) -> Ticks {
         match launch {
-            Launch::Prefill(work) => self.cost.prefill(work),
+            // Layer by layer, computing waits for what is loaded.
+            Launch::Prefill(work) => self.cost.prefill(work).max(self.load_time * work.loaded()),
+            Launch::Mixed { work, batch, context } => {
+                self.cost.mixed(work, batch, context).max(self.load_time * work.loaded())
+            }
             Launch::Decode { batch, context } => self.cost.decode(batch, context),
         }
     }
@@ -213,7 +276,9 @@ impl Engine {
     fn complete(&mut self, step: Step, events: &mut Vec<Event>) {
         let span = step.ends.since(step.began);
         match step.launch {
-            Launch::Prefill(_) => self.scheduler.prefill_done(step.ends.ns(), span, events),
+            Launch::Prefill(_) | Launch::Mixed { .. } => {
+                self.scheduler.prefill_done(step.ends.ns(), span, events)
+            }
             Launch::Decode { .. } => self.scheduler.decode_done(step.ends.ns(), span, events),
         }
         self.clock = step.ends;
@@ -255,6 +320,22 @@ impl Engine {
         self.limits
     }
 
+    /// How busy the engine is, as of the last call that took a time.
+    #[must_use]
+    pub fn loads(&self) -> EngineLoads {
+        self.scheduler.loads()
+    }
+
+    /// How busy the engine says it is at `now_ns`, with which it has caught up: figures that change only when SGLang takes
+    /// new ones. One that has nothing to do takes them all the time.
+    #[must_use]
+    pub fn reported_loads(&self, now_ns: u64) -> LoadReport {
+        match self.phase {
+            Phase::Idle if !self.is_paused() => LoadReport { at_ns: now_ns, loads: self.loads() },
+            _ => self.scheduler.reported_loads(),
+        }
+    }
+
     /// Counters since the start.
     #[must_use]
     pub fn totals(&self) -> EngineTotals {
@@ -274,10 +355,11 @@ impl Engine {
         if self.is_idle() && cache.free() + cache.evictable() != cache.capacity() {
             return Err("idle, yet some KV is in use".into());
         }
-        if matches!(self.phase, Phase::Idle) && !self.scheduler.is_parked() {
+        if matches!(self.phase, Phase::Idle) && !self.scheduler.is_parked() && !self.is_paused() {
             return Err("requests are left, yet nothing is due".into());
         }
-        if matches!(self.phase, Phase::Step(_)) && self.is_idle() {
+        // What ended as a surprise may leave a step behind in which nobody has a part any more.
+        if matches!(self.phase, Phase::Step(_)) && self.is_idle() && !self.scheduler.overlaps() {
             return Err("a step without requests is in progress".into());
         }
         Ok(())

@@ -8,15 +8,22 @@ pub mod engine;
 mod handoff;
 mod limits;
 mod link;
+mod namespace;
 pub mod preset;
 mod request;
 mod scheduler;
 pub mod time;
 
-pub use config::{ConfigError, EngineConfig, Pace, Schedule};
+pub use config::{
+    ConfigError, EngineConfig, HOST_BYTES_PER_SECOND, HostTierConfig, Pace, PrefillInterval, PriorityConfig,
+    QueueConfig, Schedule,
+};
 pub use dp::{DpConfig, LoadBalance, Ranks};
-pub use engine::{Engine, EngineLoads, EngineTotals, Event, FinishReason, Refusal, RequestId, Submit};
+pub use engine::{
+    Engine, EngineLoads, EngineTotals, Event, FinishReason, LoadReport, PauseMode, Refusal, RequestId, Submit,
+};
 pub use handoff::{EngineRole, HandoffConfig, HandoffFault, HandoffLoads};
 pub use limits::Limits;
 pub use link::{LINKS, Link, LinkPreset, link};
+pub use namespace::{BlockNaming, CacheNames};
 pub use preset::{PRESETS, Preset, preset};

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use protocol::kv_events::KvEvent;
 use protocol::tokenizer::Token;
 use thiserror::Error;
+
+use crate::namespace::CacheNames;
 
 /// A request's name, chosen by the caller; unique among those that have not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// A request to generate. Token `i` of the reply is `block_token(reply_block(prompt), i)`; replies always run to
-/// their full length.
+/// A request to generate. Token `i` of the reply is `block_token(reply_block(prompt), i)`; replies run to their full
+/// length unless [`ends_after`](Self::ends_after) says when they end.
 #[derive(Debug, Clone)]
 pub struct Submit {
     /// Its name.
@@ -22,14 +25,46 @@ pub struct Submit {
     /// Whether the client said that the reply will not end early: its whole length is reserved at admission then,
     /// not only the usual share.
     pub ignore_eos: bool,
-    /// Priority of its KV in the cache (only [`Eviction::Priority`](crate::cache::Eviction::Priority) looks at it).
-    pub priority: i64,
+    /// Its priority, for priority scheduling and for [`Eviction::Priority`](crate::cache::Eviction::Priority); a request
+    /// without one comes last.
+    pub priority: Option<i64>,
     /// Requests of different namespaces share no KV; 0 is the common one.
     pub namespace: u64,
+    /// What the namespace is called in events about KV.
+    pub names: Option<Arc<CacheNames>>,
     /// What joins it to the same request in another engine: needed in the roles
     /// [`Prefill`](crate::EngineRole::Prefill) and [`Decode`](crate::EngineRole::Decode), and unique there among those
     /// that have not ended.
     pub room: Option<u64>,
+    /// Output tokens after which the reply ends by itself ([`FinishReason::Stop`]), though more were allowed.
+    pub ends_after: Option<u32>,
+    /// No more of the prompt than this is looked up in the cache.
+    pub match_limit: Option<u32>,
+    /// Hash of the routing key, for the schedule that keeps equal keys together.
+    pub routing_key: Option<u64>,
+    /// It ends with its prefill and makes no token: an embedding, a score.
+    pub is_prefill_only: bool,
+}
+
+impl Submit {
+    /// A request whose reply has just this length and that shares KV with all others.
+    #[must_use]
+    pub fn new(id: RequestId, prompt: Arc<[Token]>, max_new_tokens: u32) -> Self {
+        Self {
+            id,
+            prompt,
+            max_new_tokens,
+            ignore_eos: true,
+            priority: None,
+            namespace: 0,
+            names: None,
+            room: None,
+            ends_after: None,
+            match_limit: None,
+            routing_key: None,
+            is_prefill_only: false,
+        }
+    }
 }
 
 /// What happened in an engine. Times never go back from one event to the next.
@@ -43,6 +78,8 @@ pub enum Event {
         at_ns: u64,
         /// Prompt tokens found in the cache when it was first scheduled.
         cached_tokens: u32,
+        /// Those of them that were on the host.
+        host_tokens: u32,
     },
     /// Output tokens other than first ones. A decode step gives one of these for all requests that were in the
     /// former step too, and one for each group that has joined since.
@@ -78,6 +115,16 @@ pub enum Event {
         /// Prompt tokens found in the cache when it was first scheduled.
         cached_tokens: u32,
     },
+    /// What has become of blocks of KV, if the engine [tells](crate::EngineConfig::kv_events). It is told when SGLang
+    /// publishes it, which may be much later than it happened.
+    Kv {
+        /// The rank whose cache it is.
+        rank: u32,
+        /// When it is told.
+        at_ns: u64,
+        /// What, in its order; something at least.
+        events: Vec<KvEvent>,
+    },
     /// The end of a request; every accepted one has exactly one.
     Finish {
         /// Whose.
@@ -90,6 +137,8 @@ pub enum Event {
         prompt_tokens: u32,
         /// Prompt tokens found in the cache when it was first scheduled; 0 if it never was.
         cached_tokens: u32,
+        /// Those of them that were on the host.
+        host_tokens: u32,
         /// Length of the reply.
         output_tokens: u32,
         /// How often it was thrown out of the batch for lack of KV.
@@ -108,6 +157,7 @@ impl Event {
             | Self::Step { at_ns, .. }
             | Self::KvWanted { at_ns, .. }
             | Self::KvSent { at_ns, .. }
+            | Self::Kv { at_ns, .. }
             | Self::Finish { at_ns, .. } => *at_ns,
         }
     }
@@ -118,6 +168,8 @@ impl Event {
 pub enum FinishReason {
     /// The reply has the length that was asked for, or the most that fits.
     Length,
+    /// The reply has ended by itself.
+    Stop,
     /// It was aborted.
     Abort {
         /// For the client.
@@ -151,8 +203,9 @@ pub enum Refusal {
     },
     /// Prompt and reply together exceed the context.
     #[error(
-        "Requested token count exceeds the model's maximum context length of {context} tokens: {total} tokens, \
-         {input} of the input and {output} for the completion."
+        "Requested token count exceeds the model's maximum context length of {context} tokens. You requested a total \
+         of {total} tokens: {input} tokens from the input messages and {output} tokens for the completion. Please \
+         reduce the number of tokens in the input messages or the completion to fit within the limit."
     )]
     TotalTooLong {
         /// Tokens in the prompt.
@@ -166,7 +219,8 @@ pub enum Refusal {
     },
     /// The prompt does not fit into the KV pool, or leaves no room for a reply.
     #[error(
-        "Input length ({input} tokens) exceeds the maximum allowed length ({most} tokens). Use a shorter input."
+        "Input length ({input} tokens) exceeds the maximum allowed length ({most} tokens). Use a shorter input or \
+         enable --allow-auto-truncate."
     )]
     InputOverLimit {
         /// Tokens in the prompt.
@@ -184,7 +238,7 @@ pub enum Refusal {
         room: u64,
     },
     /// There is no such data-parallel rank.
-    #[error("routed_dp_rank is {rank}; it must be in the range [0, {size}).")]
+    #[error("routed_dp_rank={rank} out of range [0, {size})")]
     NoSuchRank {
         /// The rank that was named.
         rank: u32,
@@ -204,6 +258,9 @@ pub enum Refusal {
         /// The rank of the room.
         expected: u32,
     },
+    /// It has a priority, which counts for nothing here.
+    #[error("Using priority is disabled for this server. Please send a new request without a priority.")]
+    PrioritiesDisabled,
     /// Too many wait already.
     #[error("The request queue is full.")]
     QueueFull,
@@ -214,7 +271,7 @@ impl Refusal {
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
-            Self::QueueFull => 503,
+            Self::QueueFull | Self::PrioritiesDisabled => 503,
             _ => 400,
         }
     }
@@ -223,6 +280,13 @@ impl Refusal {
     /// `finish_reason.type = "abort"` inside a 200 response; other refusals come before there is a response.
     #[must_use]
     pub fn is_scheduler_abort(&self) -> bool {
-        matches!(self, Self::InputOverLimit { .. } | Self::QueueFull | Self::NoRoom | Self::RoomTaken { .. })
+        matches!(
+            self,
+            Self::InputOverLimit { .. }
+                | Self::QueueFull
+                | Self::PrioritiesDisabled
+                | Self::NoRoom
+                | Self::RoomTaken { .. }
+        )
     }
 }

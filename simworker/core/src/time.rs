@@ -28,6 +28,12 @@ impl Ticks {
         Self((seconds * 1e9 * (1u64 << FRACTION_BITS) as f64 + 0.5) as u128)
     }
 
+    /// The nearest tick to `factor` times this span; itself if that is 1.
+    #[must_use]
+    pub(crate) fn scaled(self, factor: f64) -> Self {
+        if factor == 1.0 { self } else { Self((self.0 as f64 * factor + 0.5) as u128) }
+    }
+
     /// The nanosecond it lies in.
     #[must_use]
     pub const fn ns(self) -> u64 {

@@ -2,8 +2,8 @@
 
 use super::tree::NodeId;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeSet, BinaryHeap};
 
 /// Which leaf goes first (`--radix-eviction-policy`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,6 +17,12 @@ pub enum Eviction {
     Slru,
     /// The one with the lowest priority; among equals the least recent.
     Priority,
+    /// The one that was made first. Where a leaf is split, both parts count as made when it was.
+    Fifo,
+    /// The one that was used last.
+    Mru,
+    /// The one that was made last.
+    Filo,
 }
 
 /// What the policies look at.
@@ -24,6 +30,8 @@ pub enum Eviction {
 pub(super) struct Usage {
     /// Tick of the last walk through the node.
     pub(super) last_access: u64,
+    /// Tick of its making.
+    pub(super) born: u64,
     /// Requests that have inserted the node or a part of it.
     pub(super) hits: u32,
     /// The highest priority that a request has inserted it with.
@@ -31,15 +39,13 @@ pub(super) struct Usage {
 }
 
 /// Place in the order of eviction; the smallest goes first.
-///
-/// The value of a node only ever grows: all parts of [`Usage`] do. The queue below relies on it, so a policy that
-/// prefers the *most* recent would need another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank(i64, u64);
 
 impl Eviction {
     /// Every one.
-    pub const ALL: [Self; 4] = [Self::Lru, Self::Lfu, Self::Slru, Self::Priority];
+    pub const ALL: [Self; 7] =
+        [Self::Lru, Self::Lfu, Self::Slru, Self::Priority, Self::Fifo, Self::Mru, Self::Filo];
 
     /// SGLang's word for it.
     #[must_use]
@@ -49,6 +55,9 @@ impl Eviction {
             Self::Lfu => "lfu",
             Self::Slru => "slru",
             Self::Priority => "priority",
+            Self::Fifo => "fifo",
+            Self::Mru => "mru",
+            Self::Filo => "filo",
         }
     }
 
@@ -64,8 +73,16 @@ impl Eviction {
             Self::Lfu => i64::from(usage.hits),
             Self::Slru => i64::from(usage.hits >= 2),
             Self::Priority => usage.priority,
+            Self::Fifo => return Rank(0, usage.born),
+            Self::Mru => return Rank(0, u64::MAX - usage.last_access),
+            Self::Filo => return Rank(0, u64::MAX - usage.born),
         };
         Rank(first, usage.last_access)
+    }
+
+    /// Whether use can bring a node closer to eviction. All that the other policies look at only grows.
+    fn ranks_fall(self) -> bool {
+        self == Self::Mru
     }
 }
 
@@ -78,46 +95,91 @@ pub(super) enum Standing {
 }
 
 /// The candidates for eviction, cheapest first.
-///
-/// Using a node does not touch the queue, as most uses are never followed by an eviction: ranks are compared with
-/// the truth when they come to the top, and those that have grown sink again. This is exact because ranks never
-/// fall, and costs at most one sift per use.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    heap: BinaryHeap<Reverse<(Rank, NodeId)>>,
+#[derive(Debug)]
+pub(super) enum Queue {
+    /// For ranks that never fall. Using a node does not touch the queue, as most uses are never followed by an
+    /// eviction: ranks are compared with the truth when they come to the top, and those that have grown sink again. It
+    /// costs at most one sift per use.
+    Lazy(BinaryHeap<Reverse<(Rank, NodeId)>>),
+    /// For ranks that may fall: every use of a queued node must be [told](Queue::moved).
+    Exact(BTreeSet<(Rank, NodeId)>),
 }
 
 impl Queue {
+    pub(super) fn new(eviction: Eviction) -> Self {
+        if eviction.ranks_fall() { Self::Exact(BTreeSet::new()) } else { Self::Lazy(BinaryHeap::new()) }
+    }
+
     /// Adds a node that is not in the queue.
     pub(super) fn push(&mut self, rank: Rank, node: NodeId) {
-        self.heap.push(Reverse((rank, node)));
+        match self {
+            Self::Lazy(heap) => heap.push(Reverse((rank, node))),
+            Self::Exact(set) => {
+                set.insert((rank, node));
+            }
+        }
+    }
+
+    /// Whether the queue wants to know of changes of rank.
+    pub(super) fn wants_moves(&self) -> bool {
+        matches!(self, Self::Exact(_))
+    }
+
+    /// Notes that a queued node has changed its rank.
+    pub(super) fn moved(&mut self, from: Rank, to: Rank, node: NodeId) {
+        if let Self::Exact(set) = self
+            && set.remove(&(from, node))
+        {
+            set.insert((to, node));
+        }
     }
 
     /// Takes out the node that goes first. `standing` is asked for the truth about a node; whatever it calls
     /// withdrawn leaves the queue.
     pub(super) fn pop(&mut self, mut standing: impl FnMut(NodeId) -> Standing) -> Option<NodeId> {
-        while let Some(mut top) = self.heap.peek_mut() {
-            let Reverse((rank, node)) = *top;
-            match standing(node) {
-                Standing::Candidate(now) if now == rank => {
-                    PeekMut::pop(top);
+        match self {
+            Self::Lazy(heap) => pop_lazy(heap, standing),
+            Self::Exact(set) => loop {
+                let (_, node) = set.pop_first()?;
+                if let Standing::Candidate(_) = standing(node) {
                     return Some(node);
                 }
-                Standing::Candidate(now) => *top = Reverse((now, node)),
-                Standing::Withdrawn => {
-                    PeekMut::pop(top);
-                }
-            }
+            },
         }
-        None
     }
 
     pub(super) fn clear(&mut self) {
-        self.heap.clear();
+        match self {
+            Self::Lazy(heap) => heap.clear(),
+            Self::Exact(set) => set.clear(),
+        }
     }
 
     /// Every queued node with the rank it waits under, in no particular order.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (NodeId, Rank)> {
-        self.heap.iter().map(|Reverse((rank, node))| (*node, *rank))
+    pub(super) fn entries(&self) -> Vec<(NodeId, Rank)> {
+        match self {
+            Self::Lazy(heap) => heap.iter().map(|Reverse((rank, node))| (*node, *rank)).collect(),
+            Self::Exact(set) => set.iter().map(|(rank, node)| (*node, *rank)).collect(),
+        }
     }
+}
+
+fn pop_lazy(
+    heap: &mut BinaryHeap<Reverse<(Rank, NodeId)>>,
+    mut standing: impl FnMut(NodeId) -> Standing,
+) -> Option<NodeId> {
+    while let Some(mut top) = heap.peek_mut() {
+        let Reverse((rank, node)) = *top;
+        match standing(node) {
+            Standing::Candidate(now) if now == rank => {
+                PeekMut::pop(top);
+                return Some(node);
+            }
+            Standing::Candidate(now) => *top = Reverse((now, node)),
+            Standing::Withdrawn => {
+                PeekMut::pop(top);
+            }
+        }
+    }
+    None
 }

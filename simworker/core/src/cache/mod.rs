@@ -10,6 +10,9 @@
 //! | protected | the tree, below a node that a request has locked | the last unlock |
 //! | evictable | the tree, nobody needs it now | a lock, or eviction |
 //!
+//! With a [second tier](HostTier), what the device gives up may stay in the tree, on the host. It has no slot then and
+//! is in none of these states.
+//!
 //! Only counts are kept: an emulator needs to know *how many* tokens are cached, not in which slot.
 //! The semantics, quirks included, are those of SGLang 0.5.23 and are pinned by vectors recorded from it
 //! (`tests/radix_golden.rs`). Recency is an internal counter, so equal calls give equal states.
@@ -17,6 +20,7 @@
 mod children;
 mod eviction;
 mod hold;
+mod host_tier;
 mod pool;
 mod tree;
 
@@ -25,11 +29,15 @@ mod tests;
 
 pub use eviction::Eviction;
 pub use hold::Hold;
+pub use host_tier::{HostTier, WritePolicy};
 pub use pool::Full;
+pub use tree::HostTotals;
 
+use crate::namespace::BlockNaming;
 use pool::Pool;
+use protocol::kv_events::KvEvent;
 use protocol::tokenizer::Token;
-use tree::Tree;
+use tree::{Key, Tree};
 
 /// What a [`KvCache`] is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +52,14 @@ pub struct CacheConfig {
     pub disabled: bool,
 }
 
+/// Where a match ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    node: tree::NodeId,
+    /// Tokens that match.
+    pub len: usize,
+}
+
 /// Radix tree and KV pool of one engine. See the [module](self) for the states of a token.
 ///
 /// `namespace` is a hash that keeps requests apart which must not share (LoRA, cache salt); 0 is the common one.
@@ -52,9 +68,25 @@ pub struct KvCache {
     tree: Tree,
     pool: Pool,
     disabled: bool,
+    load_back_threshold: u64,
     /// Holds that are out, so that an engine with requests in it is never flushed.
     holds: u32,
     evicted_total: u64,
+}
+
+/// A stretch of tokens that is cached as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cached {
+    /// Whose it is.
+    pub namespace: u64,
+    /// The tokens from the beginning of the sequence to its end.
+    pub path: Vec<Token>,
+    /// Where in them it begins.
+    pub start: usize,
+    /// Whether the device has its KV.
+    pub on_device: bool,
+    /// Whether the host has its KV.
+    pub on_host: bool,
 }
 
 // === impl KvCache: what a request does, in the order of its life ===
@@ -71,9 +103,30 @@ impl KvCache {
             tree: Tree::new(config.page_size as usize, config.eviction),
             pool: Pool::new(config.page_size, config.capacity_tokens),
             disabled: config.disabled,
+            load_back_threshold: 0,
             holds: 0,
             evicted_total: 0,
         }
+    }
+
+    /// The same cache, recording what becomes of its blocks. It begins with a note that everything is gone.
+    #[must_use]
+    pub fn recording(mut self, naming: BlockNaming) -> Self {
+        self.tree.record(naming);
+        self
+    }
+
+    /// The same cache with a second tier.
+    #[must_use]
+    pub fn with_host(mut self, tier: HostTier) -> Self {
+        self.load_back_threshold = tier.load_back_threshold;
+        self.tree.add_host(tier);
+        self
+    }
+
+    /// What has become of blocks since the last call, if it is recorded.
+    pub fn take_events(&mut self) -> Vec<KvEvent> {
+        self.tree.take_events()
     }
 
     /// How many tokens a request for `tokens` would find: at most all but the last one, whose logits must be
@@ -82,12 +135,45 @@ impl KvCache {
         self.find(tokens, namespace).len
     }
 
+    /// Looks like [`probe`](Self::probe), and tells where in the tree the match ends.
+    pub fn locate(&mut self, tokens: &[Token], namespace: u64) -> Place {
+        let found = self.find(tokens, namespace);
+        Place { node: found.device_node, len: found.len }
+    }
+
+    /// The indices of `places` in the order of a walk down the tree that takes branches with the most places first. No
+    /// tokens may have been evicted since the places were found.
+    #[must_use]
+    pub fn dfs_order(&self, places: &[Place]) -> Vec<usize> {
+        let ends: Vec<_> = places.iter().map(|place| place.node).collect();
+        self.tree.dfs_order(&ends)
+    }
+
     /// Matches like [`probe`](Self::probe) and locks what was found, so that it cannot be evicted.
     pub fn acquire(&mut self, tokens: &[Token], namespace: u64) -> Hold {
         let found = self.find(tokens, namespace);
-        self.tree.lock(found.node);
+        self.tree.lock(found.device_node);
         self.holds += 1;
-        Hold::new(found.node, found.len)
+        Hold::new(&found)
+    }
+
+    /// Copies what was found on the host to the device, evicting for it. All or nothing: nothing when it is too little
+    /// to be worth it, or does not fit. Returns how many tokens that were.
+    pub fn load_back(&mut self, hold: &mut Hold) -> u64 {
+        let tokens = hold.host_len() as u64;
+        if tokens == 0 || tokens < self.load_back_threshold {
+            return 0;
+        }
+        self.tree.lock(hold.host_node);
+        self.evict_to_free(tokens);
+        if self.pool.take_for_tree(tokens).is_err() {
+            self.tree.unlock(hold.host_node);
+            return 0;
+        }
+        self.tree.load_back(hold.host_node);
+        self.tree.unlock(hold.node);
+        hold.loaded();
+        tokens
     }
 
     /// Gives back the hold of a request that was not admitted after all. What its match touched stays touched.
@@ -128,13 +214,15 @@ impl KvCache {
             return;
         }
         debug_assert!(end >= hold.protected_len, "a checkpoint never shrinks");
-        let inserted = self.tree.insert(namespace, &tokens[..end], priority, hold.inserted_len);
+        let names = hold.names.clone();
+        let key = |end: usize| Key { namespace, names: names.as_ref(), tokens: &tokens[..end] };
+        let inserted = self.tree.insert(key(end), priority, hold.inserted_len);
         let prompt_end = self.floor_to_page(prompt_len);
         if prompt_end < end {
-            self.tree.insert(namespace, &tokens[..prompt_end], priority.saturating_add(1), end);
+            self.tree.insert(key(prompt_end), priority.saturating_add(1), end);
         }
-        self.pool.give_to_tree((end - inserted.present) as u64);
-        self.pool.give_back((inserted.present - hold.protected_len) as u64);
+        self.pool.give_to_tree(inserted.adopted);
+        self.pool.give_back((end - hold.protected_len) as u64 - inserted.adopted);
         // The original finds the end by matching again. That only makes the path more recent than itself, which no
         // order of leaves can show, so the walk is left out.
         self.tree.lock(inserted.node);
@@ -286,6 +374,23 @@ impl KvCache {
     #[must_use]
     pub fn evicted_total(&self) -> u64 {
         self.evicted_total
+    }
+
+    /// Tokens on the host, and how many it can hold. None without a host tier.
+    #[must_use]
+    pub fn host_usage(&self) -> Option<(u64, u64)> {
+        self.tree.host_usage()
+    }
+
+    /// What the host tier has done since the start.
+    #[must_use]
+    pub fn host_totals(&self) -> HostTotals {
+        self.tree.host_totals()
+    }
+
+    /// Everything that is cached, node by node, in time linear in its size: for tests.
+    pub fn contents(&self) -> impl Iterator<Item = Cached> {
+        self.tree.contents()
     }
 
     /// Nodes of the tree below its root.

@@ -64,6 +64,15 @@ impl Pool {
         self.private -= tokens;
     }
 
+    /// Free → tree.
+    pub(super) fn take_for_tree(&mut self, tokens: u64) -> Result<(), Full> {
+        if tokens > self.free {
+            return Err(Full { needed: tokens, free: self.free });
+        }
+        self.free -= tokens;
+        Ok(())
+    }
+
     /// Tree → free.
     pub(super) fn take_from_tree(&mut self, tokens: u64) {
         self.free += tokens;

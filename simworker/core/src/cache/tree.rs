@@ -1,15 +1,33 @@
-//! The radix tree: nodes in an arena, walks, splits, locks and eviction.
+//! The radix tree: nodes in an arena, walks and splits here, the rest in the files below.
+//!
+//! | file | idea |
+//! |---|---|
+//! | [`locks`] | locks and eviction |
+//! | [`host`] | the second tier, in memory of the host |
+//! | [`events`] | what is told of blocks that come and go |
+//! | [`check`] | the invariants |
 //!
 //! Every edge is a whole number of pages; keys come in already cut to whole pages.
 
 mod arena;
 mod check;
+mod dfs;
+mod events;
+mod host;
+mod locks;
 
 use super::children::{ChildIndex, PageHash};
-use super::eviction::{Eviction, Queue, Standing, Usage};
+use super::eviction::{Eviction, Queue, Usage};
+use crate::cache::Cached;
+use crate::namespace::CacheNames;
 pub(super) use arena::NodeId;
 use arena::{Arena, Node};
+use events::Recorder;
+pub use host::HostTotals;
+use host::Tier;
+use protocol::kv_events::Medium;
 use protocol::tokenizer::Token;
+use std::sync::Arc;
 
 /// The tree of everything that is cached, all namespaces below one root.
 #[derive(Debug)]
@@ -23,6 +41,10 @@ pub(super) struct Tree {
     clock: u64,
     evictable: u64,
     protected: u64,
+    /// The second tier, if there is one.
+    tier: Option<Tier>,
+    /// What has happened to blocks, if anyone wants to know.
+    recorder: Option<Recorder>,
 }
 
 /// Where a key's path through the tree ends, and how much of the key is on it.
@@ -30,13 +52,24 @@ pub(super) struct Tree {
 pub(super) struct Found {
     pub(super) node: NodeId,
     pub(super) len: usize,
+    /// The same for the part that the device has; the rest is on the host.
+    pub(super) device_node: NodeId,
+    pub(super) device_len: usize,
 }
 
-/// Where an inserted key ends, and how much of it had been there before.
+/// Where an inserted key ends, and how many of its tokens the tree has taken the KV of.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Inserted {
     pub(super) node: NodeId,
-    pub(super) present: usize,
+    pub(super) adopted: u64,
+}
+
+/// What an inserted key is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Key<'a> {
+    pub(super) namespace: u64,
+    pub(super) names: Option<&'a Arc<CacheNames>>,
+    pub(super) tokens: &'a [Token],
 }
 
 // === impl Tree: walks ===
@@ -48,59 +81,98 @@ impl Tree {
             eviction,
             nodes: Arena::new(),
             children: ChildIndex::default(),
-            queue: Queue::default(),
+            queue: Queue::new(eviction),
             clock: 0,
             evictable: 0,
             protected: 0,
+            tier: None,
+            recorder: None,
         }
     }
 
     /// The longest cached prefix of `key`.
     pub(super) fn find(&mut self, namespace: u64, key: &[Token]) -> Found {
-        self.walk(namespace, key, |_, _| ())
+        self.walk(namespace, key, |_, _, _| ())
     }
 
     /// Adds `key`. Nodes on its path that end beyond `inserted_len` count one hit more, and all of them take
     /// `priority` if it is higher than theirs. A new leaf is in no queue until it has been locked and unlocked.
-    pub(super) fn insert(
-        &mut self,
-        namespace: u64,
-        key: &[Token],
-        priority: i64,
-        inserted_len: usize,
-    ) -> Inserted {
-        let found = self.walk(namespace, key, |usage, end| {
-            usage.priority = usage.priority.max(priority);
-            usage.hits += u32::from(end > inserted_len);
+    pub(super) fn insert(&mut self, key: Key<'_>, priority: i64, inserted_len: usize) -> Inserted {
+        let (tiered, counts) = (self.tier.is_some(), self.counts_hits());
+        let mut path = Vec::new();
+        let found = self.walk(key.namespace, key.tokens, |id, node, end| {
+            let counted = counts && end > inserted_len;
+            node.usage.priority = node.usage.priority.max(priority);
+            node.usage.hits += u32::from(counted);
+            if tiered {
+                path.push((id, counted));
+            }
         });
-        let rest = &key[found.len..];
-        if rest.is_empty() {
-            return Inserted { node: found.node, present: found.len };
+        let mut adopted = self.readopt(&path);
+        let mut end = found.node;
+        if found.len < key.tokens.len() {
+            end = self.add_leaf(key, found, priority);
+            adopted += self.nodes[end].tokens();
+            path.push((end, counts));
         }
-        let usage = Usage { last_access: self.tick(), hits: 1, priority };
-        let leaf = self.nodes.add(Node::new(rest.into(), namespace, found.node, usage));
+        if tiered {
+            self.write_through(&path);
+        }
+        Inserted { node: end, adopted }
+    }
+
+    fn add_leaf(&mut self, key: Key<'_>, found: Found, priority: i64) -> NodeId {
+        let rest = &key.tokens[found.len..];
+        let now = self.tick();
+        let usage = Usage { last_access: now, born: now, hits: u32::from(self.counts_hits()), priority };
+        let leaf = self.nodes.add(Node::new(rest.into(), key.namespace, found.node, usage));
         self.adopt(leaf);
         self.evictable += rest.len() as u64;
-        Inserted { node: leaf, present: found.len }
+        self.name_leaf(leaf, key.names);
+        self.record_stored(leaf, Medium::Gpu);
+        leaf
     }
 
     /// Follows `key` down as far as it is cached, splitting the last edge if only a part of it matches, and shows
     /// `visit` each node that matched and where it ends.
-    fn walk(&mut self, namespace: u64, key: &[Token], mut visit: impl FnMut(&mut Usage, usize)) -> Found {
+    fn walk(
+        &mut self,
+        namespace: u64,
+        key: &[Token],
+        mut visit: impl FnMut(NodeId, &mut Node, usize),
+    ) -> Found {
         let now = self.tick();
-        let mut found = Found { node: NodeId::ROOT, len: 0 };
+        let mut found = Found { node: NodeId::ROOT, len: 0, device_node: NodeId::ROOT, device_len: 0 };
         while let Some(child) = self.child(found.node, namespace, &key[found.len..]) {
             // Before comparing: also the part that will turn out not to match becomes recent.
-            self.nodes[child].usage.last_access = now;
+            self.touch(child, now);
             let edge = &self.nodes[child].edge;
             let common = common_prefix(edge, &key[found.len..]);
             let common = common - common % self.page;
             let whole = common == edge.len();
             found.node = if whole { child } else { self.split(child, common) };
             found.len += common;
-            visit(&mut self.nodes[found.node].usage, found.len);
+            let node = &mut self.nodes[found.node];
+            if node.on_device {
+                (found.device_node, found.device_len) = (found.node, found.len);
+            }
+            visit(found.node, node, found.len);
         }
         found
+    }
+
+    fn touch(&mut self, id: NodeId, now: u64) {
+        let node = &mut self.nodes[id];
+        if node.queued && self.queue.wants_moves() {
+            let before = self.eviction.rank(node.usage);
+            node.usage.last_access = now;
+            self.queue.moved(before, self.eviction.rank(node.usage), id);
+            return;
+        }
+        node.usage.last_access = now;
+        if node.host_rank.is_some() {
+            self.settle_host(id);
+        }
     }
 
     /// The child of `parent` whose edge begins with the first page of `rest`.
@@ -124,11 +196,15 @@ impl Tree {
             Node::new(head, node.namespace, node.parent, Usage { last_access: now, ..node.usage });
         upper.locks = node.locks;
         upper.children = 1;
+        upper.device_children = u32::from(node.on_device);
+        (upper.on_device, upper.on_host) = (node.on_device, node.on_host);
         node.edge = tail;
         let upper = self.nodes.add(upper);
         self.nodes[lower].parent = upper;
         self.children.insert(old_hash, upper);
         self.children.insert(self.hash_of(lower), lower);
+        self.split_names(upper, lower);
+        self.note_copy(upper);
         upper
     }
 
@@ -137,6 +213,7 @@ impl Tree {
         self.children.insert(self.hash_of(id), id);
         let parent = self.nodes[id].parent;
         self.nodes[parent].children += 1;
+        self.nodes[parent].device_children += 1;
     }
 
     fn hash_of(&self, id: NodeId) -> PageHash {
@@ -147,94 +224,6 @@ impl Tree {
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
-    }
-}
-
-// === impl Tree: locks and eviction ===
-
-impl Tree {
-    /// Protects `node` and all above it.
-    pub(super) fn lock(&mut self, node: NodeId) {
-        let mut at = node;
-        while at != NodeId::ROOT {
-            let node = &mut self.nodes[at];
-            if node.locks == 0 {
-                self.evictable -= node.edge.len() as u64;
-                self.protected += node.edge.len() as u64;
-            }
-            node.locks += 1;
-            at = node.parent;
-        }
-    }
-
-    /// Takes back one [`lock`](Self::lock).
-    pub(super) fn unlock(&mut self, node: NodeId) {
-        let mut at = node;
-        while at != NodeId::ROOT {
-            let node = &mut self.nodes[at];
-            node.locks -= 1;
-            let parent = node.parent;
-            if node.locks == 0 {
-                self.evictable += node.edge.len() as u64;
-                self.protected -= node.edge.len() as u64;
-                self.enqueue_if_free(at);
-            }
-            at = parent;
-        }
-    }
-
-    /// Drops leaves in the order of the policy until at least `tokens` are gone or none is left. Returns how many
-    /// tokens went.
-    pub(super) fn evict(&mut self, tokens: u64) -> u64 {
-        let mut evicted = 0;
-        while evicted < tokens
-            && let Some(leaf) = self.next_victim()
-        {
-            evicted += self.remove_leaf(leaf);
-        }
-        self.evictable -= evicted;
-        evicted
-    }
-
-    /// Forgets everything but the time.
-    pub(super) fn clear(&mut self) {
-        self.nodes = Arena::new();
-        self.children.clear();
-        self.queue.clear();
-        self.evictable = 0;
-        self.protected = 0;
-    }
-
-    fn next_victim(&mut self) -> Option<NodeId> {
-        let (nodes, eviction) = (&mut self.nodes, self.eviction);
-        let victim = self.queue.pop(|id| {
-            let node = &mut nodes[id];
-            if node.is_free_leaf() {
-                return Standing::Candidate(eviction.rank(node.usage));
-            }
-            node.queued = false;
-            Standing::Withdrawn
-        })?;
-        self.nodes[victim].queued = false;
-        Some(victim)
-    }
-
-    fn remove_leaf(&mut self, leaf: NodeId) -> u64 {
-        self.children.remove(self.hash_of(leaf), leaf);
-        let node = self.nodes.remove(leaf);
-        self.nodes[node.parent].children -= 1;
-        if node.parent != NodeId::ROOT {
-            self.enqueue_if_free(node.parent);
-        }
-        node.edge.len() as u64
-    }
-
-    fn enqueue_if_free(&mut self, id: NodeId) {
-        let node = &mut self.nodes[id];
-        if node.is_free_leaf() && !node.queued {
-            node.queued = true;
-            self.queue.push(self.eviction.rank(node.usage), id);
-        }
     }
 }
 
@@ -251,6 +240,20 @@ impl Tree {
 
     pub(super) fn node_count(&self) -> usize {
         self.children.len()
+    }
+
+    pub(super) fn contents(&self) -> impl Iterator<Item = Cached> {
+        self.nodes.iter().map(|(_, node)| {
+            let (mut edges, mut at) = (vec![&node.edge[..]], node.parent);
+            while at != NodeId::ROOT {
+                edges.push(&self.nodes[at].edge);
+                at = self.nodes[at].parent;
+            }
+            let path: Vec<Token> = edges.into_iter().rev().flatten().copied().collect();
+            let start = path.len() - node.edge.len();
+            let Node { namespace, on_device, on_host, .. } = *node;
+            Cached { namespace, path, start, on_device, on_host }
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which rank gets the next request: SGLang's `--load-balance-method`.
 
 use crate::config::EngineRole;
-use crate::engine::EngineLoads;
+use crate::engine::LoadReport;
 use crate::request::Refusal;
 
 /// The load of the ranks is read at most so often.
@@ -58,6 +58,8 @@ impl LoadBalance {
 struct Belief {
     requests: u64,
     tokens: u64,
+    /// Of which report it is, but for the requests that have been sent since; None before the first.
+    taken_ns: Option<u64>,
 }
 
 /// The state of the balancing. It is not told what becomes of a request, so one that its rank refuses counts too.
@@ -81,8 +83,8 @@ impl Balancer {
         (self.how == LoadBalance::FollowBootstrapRoom).then(|| (room % ranks) as u32)
     }
 
-    /// The rank for a request of so many tokens at `now_ns`. `loads` tells the load of each rank, in order.
-    pub(super) fn choose<L: Iterator<Item = EngineLoads>>(
+    /// The rank for a request of so many tokens at `now_ns`. `loads` tells what each rank reports, in order.
+    pub(super) fn choose<L: Iterator<Item = LoadReport>>(
         &mut self,
         now_ns: u64,
         room: Option<u64>,
@@ -111,13 +113,17 @@ impl Balancer {
         Ok(rank as u32)
     }
 
-    fn read<L: Iterator<Item = EngineLoads>>(&mut self, now_ns: u64, loads: impl FnOnce() -> L) {
+    fn read<L: Iterator<Item = LoadReport>>(&mut self, now_ns: u64, loads: impl FnOnce() -> L) {
         if self.read_ns.is_some_and(|read_ns| now_ns < read_ns + READ_EVERY_NS) {
             return;
         }
         self.read_ns = Some(now_ns);
-        for (belief, load) in self.beliefs.iter_mut().zip(loads()) {
-            *belief = Belief { requests: load.running + load.waiting, tokens: load.total_tokens };
+        for (belief, LoadReport { at_ns, loads }) in self.beliefs.iter_mut().zip(loads()) {
+            // A report that is known already knows nothing of what has been sent since.
+            if belief.taken_ns != Some(at_ns) {
+                let (requests, tokens) = (loads.running + loads.waiting, loads.total_tokens);
+                *belief = Belief { requests, tokens, taken_ns: Some(at_ns) };
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::DpConfig;
 use super::balance::Balancer;
 use crate::config::{ConfigError, EngineConfig};
-use crate::engine::{Engine, EngineLoads, Until};
+use crate::engine::{Engine, EngineLoads, LoadReport, PauseMode, Until};
 use crate::handoff::{HandoffFault, Wanted};
 use crate::limits::Limits;
 use crate::request::{Event, Refusal, RequestId, Submit};
@@ -47,7 +47,8 @@ impl Ranks {
         dp.validate(&config)?;
         let early = Wanted::new(config.handoff.bootstrap_timeout_ns);
         let config = dp.of_each(config);
-        let engines = (0..dp.size).map(|_| Engine::new(config.clone())).collect::<Result<_, _>>()?;
+        let engine = |rank| Ok(Engine::new(config.clone())?.of_rank(rank));
+        let engines = (0..dp.size).map(engine).collect::<Result<_, ConfigError>>()?;
         Ok(Self {
             engines,
             balancer: Balancer::new(dp.balance, dp.size),
@@ -83,11 +84,15 @@ impl Ranks {
             Some(rank) => self.check_rank(rank, room)?,
             None => {
                 let (engines, tokens) = (&self.engines, request.prompt.len() as u64);
-                self.balancer.choose(now_ns, room, tokens, || engines.iter().map(Engine::loads))?
+                let loads = || engines.iter().map(|engine| engine.reported_loads(now_ns));
+                self.balancer.choose(now_ns, room, tokens, loads)?
             }
         };
+        let before = events.len();
+        self.engines[rank as usize].submit(now_ns, request, events)?;
+        // It may have taken the place of another in the queue.
+        self.forget_ended(before, events);
         let engine = &mut self.engines[rank as usize];
-        engine.submit(now_ns, request, events)?;
         self.live.insert(id, Place { rank, room });
         if let Some(room) = room {
             self.rooms.insert(room, id);
@@ -122,9 +127,37 @@ impl Ranks {
         self.on(rank, events, |engine, events| engine.abort(now_ns, id, events))
     }
 
-    /// Empties the caches. False, and nothing done, when any request has not ended.
+    /// Empties the caches. False when any request has not ended; of paused ranks, when any holds KV.
     pub fn flush(&mut self) -> bool {
-        self.is_idle() && self.engines.iter_mut().all(Engine::flush)
+        (self.is_idle() || self.is_paused()) && self.engines.iter_mut().all(Engine::flush)
+    }
+
+    /// Pauses all ranks, as [`Engine::pause`].
+    pub fn pause(&mut self, now_ns: u64, mode: PauseMode, events: &mut Vec<Event>) {
+        self.on_each(now_ns, events, |engine, events| engine.pause(now_ns, mode, events));
+    }
+
+    /// Lets all ranks go on, as [`Engine::resume`].
+    pub fn resume(&mut self, now_ns: u64, events: &mut Vec<Event>) {
+        self.on_each(now_ns, events, |engine, events| engine.resume(now_ns, events));
+    }
+
+    /// Whether the ranks have been paused and not resumed.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.engines.iter().all(Engine::is_paused)
+    }
+
+    /// Aborts every request on every rank, as [`Engine::abort_all`].
+    pub fn abort_all(&mut self, now_ns: u64, events: &mut Vec<Event>) {
+        self.on_each(now_ns, events, |engine, events| {
+            engine.abort_all(now_ns, events);
+        });
+    }
+
+    /// From their next step on, steps of all ranks take `factor` times as long, as [`Engine::set_pace_factor`].
+    pub fn set_pace_factor(&mut self, now_ns: u64, factor: f64, events: &mut Vec<Event>) {
+        self.on_each(now_ns, events, |engine, events| engine.set_pace_factor(now_ns, factor, events));
     }
 
     /// Does everything that is due at or before `now_ns`. Time that has passed already is no error.
@@ -258,6 +291,19 @@ impl Ranks {
         result
     }
 
+    /// Does something to each rank, all of which have caught up.
+    fn on_each(
+        &mut self,
+        now_ns: u64,
+        events: &mut Vec<Event>,
+        mut act: impl FnMut(&mut Engine, &mut Vec<Event>),
+    ) {
+        self.catch_up(now_ns, Until::Before, events);
+        let before = events.len();
+        self.engines.iter_mut().for_each(|engine| act(engine, events));
+        self.forget_ended(before, events);
+    }
+
     fn forget_ended(&mut self, from: usize, events: &[Event]) {
         for event in &events[from..] {
             if let Event::Finish { id, .. } = event
@@ -307,6 +353,15 @@ impl Ranks {
     #[must_use]
     pub fn loads(&self, rank: u32) -> EngineLoads {
         self.engines[rank as usize].loads()
+    }
+
+    /// How busy a rank says it is at `now_ns`, as [`Engine::reported_loads`].
+    ///
+    /// # Panics
+    /// When there is no such rank.
+    #[must_use]
+    pub fn reported_loads(&self, rank: u32, now_ns: u64) -> LoadReport {
+        self.engines[rank as usize].reported_loads(now_ns)
     }
 
     /// A rank's counters since the start.

@@ -13,10 +13,13 @@ pub(crate) struct Admitted {
 
 impl Admitted {
     /// Notes the first time that a request is scheduled.
-    pub(crate) fn new(mut request: Request, hold: Hold, at_ns: u64) -> Self {
+    pub(crate) fn new(mut request: Request, mut hold: Hold, at_ns: u64) -> Self {
+        hold.set_names(request.names.clone());
+        let host = u32::try_from(hold.loaded_len()).unwrap_or(u32::MAX);
         let cached = u32::try_from(hold.matched_len()).unwrap_or(u32::MAX);
         let queue_ns = at_ns.saturating_sub(request.arrived_ns);
-        request.first_run.get_or_insert(FirstRun { cached, queue_ns });
+        request.admitted_ns = at_ns;
+        request.first_run.get_or_insert(FirstRun { cached, host, queue_ns });
         Self { request, hold }
     }
 
@@ -32,11 +35,11 @@ impl Admitted {
         let prompt_len = request.prompt.len();
         cache.checkpoint(
             hold,
-            &request.tokens_with_kv(),
+            &request.tokens_with_kv(up_to),
             up_to,
             prompt_len,
             request.namespace,
-            request.priority,
+            request.priority.unwrap_or_default(),
         );
     }
 
@@ -45,7 +48,9 @@ impl Admitted {
         let Self { request, hold } = self;
         let prompt_len = request.prompt.len();
         // Before the first token there is KV of a part of the prompt only.
-        cache.finish(hold, &request.tokens_with_kv(), prompt_len, request.namespace, request.priority);
+        let tokens = request.tokens_with_kv(hold.kv_len());
+        cache.finish(hold, &tokens, prompt_len, request.namespace, request.priority.unwrap_or_default());
+        drop(tokens);
         request.finish(at_ns, reason)
     }
 

@@ -5,7 +5,7 @@ use crate::cache::KvCache;
 use crate::config::EngineConfig;
 
 /// What is left for the prefill batch that is being put together.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Budget {
     /// Tokens of KV that are spoken for: output still to come of running requests, and all of admitted ones.
     reserved: u64,
@@ -13,6 +13,10 @@ pub(crate) struct Budget {
     input: u64,
     /// Tokens that the step may compute at most, if prompts are cut.
     chunk: Option<u64>,
+    /// Most tokens of the request whose prefill is in progress.
+    limit: Option<u64>,
+    /// Whether a prompt may be cut: only one at a time may be.
+    may_cut: bool,
     page: u64,
 }
 
@@ -28,20 +32,45 @@ pub(crate) enum Verdict {
 }
 
 impl Budget {
-    pub(crate) fn new(config: &EngineConfig, reserved: u64) -> Self {
+    /// `rows` of the step are running requests that make a token each.
+    pub(crate) fn new(config: &EngineConfig, reserved: u64, rows: u64) -> Self {
         Self {
-            reserved,
-            input: u64::from(config.max_prefill_tokens),
-            chunk: config.chunked_prefill.map(u64::from),
+            reserved: reserved + rows,
+            input: u64::from(config.max_prefill_tokens).saturating_sub(rows),
+            chunk: config.chunked_prefill.map(|chunk| u64::from(chunk).saturating_sub(rows)),
+            limit: None,
+            may_cut: true,
             page: u64::from(config.page_size),
+        }
+    }
+
+    /// The request whose prefill is in progress, with `rest` to go, leaves room for those of `waiting` that are shorter, in
+    /// their order, as far as a page is left for it; and if it is cut, no other one may be
+    /// (`shortest_prefill_chunk_limit` in `schedule_policy.py`).
+    pub(crate) fn spare<'a>(&mut self, rest: u64, waiting: impl Iterator<Item = &'a Request>) {
+        self.may_cut = false;
+        let Some(chunk) = self.chunk.filter(|chunk| *chunk >= 2 * self.page) else { return };
+        let mut spared = 0;
+        for request in waiting {
+            let work = request.prefill_work();
+            let paged = work.next_multiple_of(self.page);
+            if work >= rest || spared + paged > chunk - self.page {
+                break;
+            }
+            spared += paged;
+        }
+        if spared > 0 {
+            let limit = chunk - spared;
+            self.limit = Some(limit - limit % self.page);
         }
     }
 
     /// The next tokens of the request whose prefill is in progress, with `rest` to go.
     pub(crate) fn go_on(&mut self, request: &Request, rest: u64) -> usize {
-        let room = self.chunk.unwrap_or(rest);
+        let room = self.chunk.unwrap_or(rest).min(self.limit.unwrap_or(u64::MAX));
         if rest <= room {
             self.charge(rest, request.reserve(request.produced));
+            self.may_cut = true;
             return rest as usize;
         }
         let part = room - room % self.page;
@@ -51,11 +80,24 @@ impl Budget {
 
     /// Whether a request joins of which `matched` tokens are cached and locked.
     pub(crate) fn offer(&mut self, cache: &KvCache, request: &Request, matched: u64, first: bool) -> Verdict {
+        self.offer_with_host(cache, request, matched, 0, first)
+    }
+
+    /// The same with `on_host` more tokens that take KV, but need not be computed.
+    pub(crate) fn offer_with_host(
+        &mut self,
+        cache: &KvCache,
+        request: &Request,
+        matched: u64,
+        on_host: u64,
+        first: bool,
+    ) -> Verdict {
         let rest = request.len() as u64 - matched;
         let reserve = request.reserve(request.produced);
         if rest + reserve + self.page >= self.total(cache) {
             return Verdict::NoTokens;
         }
+        let rest = rest - on_host;
         let paged = rest.next_multiple_of(self.page);
         let Some(chunk) = self.chunk else {
             if !first && paged >= self.input {
@@ -69,7 +111,7 @@ impl Budget {
             return Verdict::Take(rest as usize);
         }
         let part = chunk - chunk % self.page;
-        if part == 0 {
+        if part == 0 || !self.may_cut {
             return Verdict::Stop;
         }
         self.charge(part, 0);
@@ -83,6 +125,17 @@ impl Budget {
             return Some(Verdict::NoTokens);
         }
         (self.input == 0 || self.chunk == Some(0)).then_some(Verdict::Stop)
+    }
+
+    /// Tokens of KV that `request` needs beyond those that are not spoken for; below 0 if there are enough.
+    pub(crate) fn lacking(&self, cache: &KvCache, request: &Request) -> i64 {
+        let needs = request.prefill_work() + request.reserve(request.produced);
+        needs as i64 + self.reserved as i64 - (cache.free() + cache.evictable()) as i64
+    }
+
+    /// Output of a running request is not to come any more.
+    pub(crate) fn release(&mut self, reserved: u64) {
+        self.reserved = self.reserved.saturating_sub(reserved);
     }
 
     /// Tokens of KV that are not spoken for. What a request locks is no longer evictable, so this is asked anew.
@@ -106,15 +159,7 @@ mod tests {
     use crate::preset::preset;
 
     fn request(prompt: usize, max_new: u32) -> Request {
-        let submit = Submit {
-            id: RequestId(0),
-            prompt: vec![7; prompt].into(),
-            max_new_tokens: max_new,
-            ignore_eos: true,
-            priority: 0,
-            namespace: 0,
-            room: None,
-        };
+        let submit = Submit::new(RequestId(0), vec![7; prompt].into(), max_new);
         Request::new(submit, max_new, 0)
     }
 
@@ -133,7 +178,7 @@ mod tests {
             eviction: Eviction::Lru,
             disabled: false,
         });
-        (Budget::new(&config, reserved), cache)
+        (Budget::new(&config, reserved, 0), cache)
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What is counted: totals since the start, and the figures of the last interval that SGLang reports.
 
 use super::request::Request;
+use crate::cache::HostTotals;
 use crate::handoff::Stage;
 use crate::request::{Event, FinishReason};
 use crate::time::Ticks;
@@ -21,12 +22,16 @@ pub struct EngineTotals {
     pub prompt_tokens: u64,
     /// Those of them that were found in the cache.
     pub cached_tokens: u64,
+    /// Those of them that were found on the host.
+    pub host_tokens: u64,
     /// Output tokens made.
     pub generated_tokens: u64,
     /// Tokens that prefill steps computed.
     pub prefill_uncached_tokens: u64,
     /// Tokens evicted from the cache.
     pub evicted_tokens: u64,
+    /// What the second tier of the cache has done.
+    pub host: HostTotals,
     /// Times that a request was thrown out of the batch for lack of KV.
     pub retractions: u64,
     /// Prompt tokens of retracted requests.
@@ -101,10 +106,11 @@ impl Meters {
         self.report();
     }
 
-    pub(crate) fn decode(&mut self, batch: u64, at_ns: u64, span: Ticks) {
+    /// A decode step of a batch has made `tokens` tokens: all but those of members that had ended before.
+    pub(crate) fn decode(&mut self, batch: u64, tokens: u64, at_ns: u64, span: Ticks) {
         self.decode_busy += span;
         self.totals.decode_steps += 1;
-        self.totals.generated_tokens += batch;
+        self.totals.generated_tokens += tokens;
         self.totals.decode_busy_ns = self.decode_busy.ns();
         let us = span.ns() / 1000;
         if std::mem::replace(&mut self.after_decode, true) && us < MOMENT_LIMIT_US {
@@ -114,9 +120,9 @@ impl Meters {
             moments.us += us;
             moments.batch_squared += batch * batch;
             moments.batch_us += batch * us;
-            moments.generated += batch;
+            moments.generated += tokens;
         }
-        if self.interval.add(batch, at_ns) {
+        if self.interval.add(tokens, at_ns) {
             self.report();
         }
     }
@@ -144,11 +150,13 @@ impl Meters {
 
     /// A request has ended with this event.
     pub(crate) fn ended(&mut self, finish: &Event) {
-        let Event::Finish { reason, prompt_tokens, cached_tokens, .. } = finish else { return };
+        let Event::Finish { reason, prompt_tokens, cached_tokens, host_tokens, .. } = finish else { return };
         self.totals.finished_requests += 1;
-        self.totals.aborted_requests += u64::from(*reason != FinishReason::Length);
+        self.totals.aborted_requests +=
+            u64::from(!matches!(reason, FinishReason::Length | FinishReason::Stop));
         self.totals.prompt_tokens += u64::from(*prompt_tokens);
         self.totals.cached_tokens += u64::from(*cached_tokens);
+        self.totals.host_tokens += u64::from(*host_tokens);
     }
 
     /// Nothing is left to do.

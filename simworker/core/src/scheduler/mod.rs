@@ -2,15 +2,20 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | [`waiting`] | the queue and its order |
+//! | [`waiting`], [`order`] | the queue and its order |
 //! | [`admission`], [`budget`] | which waiting requests form a prefill batch |
 //! | [`running`], [`gaps`] | the decode batch, with costs that do not grow with it |
 //! | [`decode`], [`ratio`] | room for a decode step, retraction when there is none |
+//! | [`preempt`] | running requests that give way to more important ones |
+//! | [`mixed`] | prefill and decode in one step, or one after so many of the other |
+//! | [`timeout`] | requests that are here for too long |
 //! | [`results`] | what a step brings: tokens, shared KV, ends |
 //! | [`side`] | what the roles of an engine add |
 //! | [`sending`] | a prefill engine's requests and their KV |
 //! | [`receiver`], [`receiving`], [`reserve`] | a decode engine's requests, and who gets slots |
-//! | [`meters`] | what is counted |
+//! | [`host_tier`], [`kv_flush`] | KV on the host; when events about KV go out |
+//! | [`meters`], [`loads`] | what is counted, and what is reported of it when |
+//! | [`pause`] | standing still |
 //!
 //! The scheduler knows no time but what it is told for its events; the [engine](crate::engine) has the clock.
 
@@ -19,7 +24,14 @@ mod admitted;
 mod budget;
 mod decode;
 mod gaps;
+mod host_tier;
+mod kv_flush;
+mod loads;
 mod meters;
+mod mixed;
+mod order;
+mod pause;
+mod preempt;
 mod ratio;
 mod receiver;
 mod receiving;
@@ -29,28 +41,33 @@ mod results;
 mod running;
 mod sending;
 mod side;
+mod timeout;
 mod waiting;
 
+pub use host_tier::{HOST_BYTES_PER_SECOND, HostTierConfig};
+pub use loads::{EngineLoads, LoadReport};
 pub use meters::{DecodeMoments, EngineTotals};
+pub use pause::PauseMode;
 pub(crate) use request::Request;
 
 use admission::PrefillBatch;
 use admitted::Admitted;
+use loads::Snapshots;
 use meters::Meters;
+use mixed::Interval;
+use order::Order;
+use pause::Pause;
 use ratio::NewTokenRatio;
 use results::Hidden;
 use running::{ABORTED, RunningBatch};
 use side::Side;
 use waiting::WaitingQueue;
 
-use crate::cache::{CacheConfig, Eviction, KvCache};
+use crate::cache::{CacheConfig, KvCache};
 use crate::config::EngineConfig;
 use crate::cost::PrefillWork;
 use crate::handoff::{Cause, Stage};
 use crate::request::{Event, FinishReason, RequestId};
-
-/// Under fcfs, the prefixes of the next waiting requests are kept recent every so many passes.
-const REFRESH_PASSES: u64 = 32;
 
 /// What SGLang says of a request that is aborted before it runs.
 const ABORTED_WAITING: FinishReason = FinishReason::Abort { message: "Abort in waiting queue" };
@@ -75,14 +92,25 @@ pub(crate) struct Scheduler {
     /// Admission found no room; it is not tried again until a running request leaves.
     full: bool,
     ratio: NewTokenRatio,
+    interval: Interval,
     passes: u64,
     meters: Meters,
+    snapshots: Snapshots,
+    pause: Option<Pause>,
+    /// Its place among the ranks of a worker.
+    pub(crate) rank: u32,
 }
 
 /// The step that a pass has launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Launch {
     Prefill(PrefillWork),
+    /// A prefill step in which the running batch makes a step too.
+    Mixed {
+        work: PrefillWork,
+        batch: u64,
+        context: u64,
+    },
     Decode {
         batch: u64,
         /// Tokens attended to, those being decoded included.
@@ -98,10 +126,10 @@ impl Scheduler {
             eviction: config.eviction,
             disabled: config.caches_nothing(),
         });
-        let schedule = if config.caches_nothing() { Default::default() } else { config.schedule };
+        let cache = host_tier::equip(cache, &config);
         Self {
             cache,
-            waiting: WaitingQueue::new(schedule, config.in_batch_prefix_caching),
+            waiting: WaitingQueue::new(Order::new(&config)),
             prefill: None,
             chunked: None,
             running: RunningBatch::new(config.page_size),
@@ -110,8 +138,12 @@ impl Scheduler {
             hidden: None,
             full: false,
             ratio: NewTokenRatio::new(config.conservativeness),
+            interval: Interval::new(config.prefill_interval),
             passes: 0,
             meters: Meters::default(),
+            snapshots: Snapshots::default(),
+            pause: None,
+            rank: 0,
             config,
         }
     }
@@ -131,8 +163,12 @@ impl Scheduler {
     /// that step, then looks for arrivals (`event_loop_overlap` in `scheduler.py`). So the choice is made without
     /// either, and only where it finds nothing to do it is made again.
     pub(crate) fn pass(&mut self, at_ns: u64, events: &mut Vec<Event>) -> Option<Launch> {
+        if self.is_paused() {
+            self.stand_still(at_ns, events);
+            return None;
+        }
         self.passes += 1;
-        self.refresh();
+        self.time_out(at_ns, events);
         let ahead = self.launch(at_ns, events);
         self.reveal(at_ns, events);
         self.receive();
@@ -142,6 +178,8 @@ impl Scheduler {
         debug_assert!(self.is_parked(), "with nothing running, the first in the queue fits");
         self.ratio.reset(self.running.launched());
         self.meters.idle();
+        self.take_snapshot(at_ns);
+        self.flush_kv_events(at_ns, events);
         None
     }
 
@@ -184,12 +222,14 @@ impl Scheduler {
 
     /// Whether the next pass may admit a request.
     pub(crate) fn may_admit(&self) -> bool {
-        self.chunked.is_some() || !(self.full || self.waiting.is_empty())
+        let is_shut = self.full && self.preemption().is_none();
+        self.chunked.is_some() || !(is_shut || self.waiting.is_empty())
     }
 
     /// How many steps from the decode step in progress on bring nothing but one more token for each.
     pub(crate) fn quiet_steps(&self) -> u64 {
-        if self.may_admit() || self.waiting.has_arrivals() || self.may_receive() {
+        let news = self.may_admit() || self.waiting.has_arrivals() || self.may_receive();
+        if news || self.is_paused() || self.watches_time() || self.running.is_empty() {
             return 1;
         }
         self.running.quiet_steps(self.running.free(&self.cache) + self.cache.evictable())
@@ -197,7 +237,7 @@ impl Scheduler {
 
     /// Launches the next step, if there is any that has room.
     fn launch(&mut self, at_ns: u64, events: &mut Vec<Event>) -> Option<Launch> {
-        if let Some(launch) = self.launch_prefill(at_ns) {
+        if let Some(launch) = self.launch_prefill(at_ns, events) {
             return Some(launch);
         }
         self.receive_kv(at_ns, events);
@@ -206,7 +246,7 @@ impl Scheduler {
                 return Some(self.launch_decode());
             }
             // The last running request has failed for lack of KV; what it held is there for the waiting ones.
-            if let Some(launch) = self.launch_prefill(at_ns) {
+            if let Some(launch) = self.launch_prefill(at_ns, events) {
                 return Some(launch);
             }
             self.receive_kv(at_ns, events);
@@ -214,18 +254,19 @@ impl Scheduler {
         None
     }
 
-    fn refresh(&mut self) {
-        let due = self.passes.is_multiple_of(REFRESH_PASSES) && !self.waiting.is_empty();
-        if due && self.config.eviction == Eviction::Lru && !self.waiting.is_cache_aware() {
-            self.waiting.refresh(&mut self.cache);
-        }
-    }
-
-    fn launch_prefill(&mut self, at_ns: u64) -> Option<Launch> {
-        let batch = self.admit(at_ns)?;
+    fn launch_prefill(&mut self, at_ns: u64, events: &mut Vec<Event>) -> Option<Launch> {
+        let batch = self.admit(at_ns, events)?;
         let work = batch.work();
+        self.interval.prefilled();
+        let (rows, launch) = if self.mix_in(&batch) {
+            let (batch, context) = (self.running.len() as u64, self.running.context());
+            (batch, Launch::Mixed { work, batch, context })
+        } else {
+            (0, Launch::Prefill(work))
+        };
+        self.waiting.processed(work.new_tokens() + rows);
         self.prefill = Some(batch);
-        Some(Launch::Prefill(work))
+        Some(launch)
     }
 
     fn launch_decode(&mut self) -> Launch {
@@ -254,11 +295,19 @@ impl Scheduler {
     }
 
     pub(crate) fn totals(&self) -> EngineTotals {
-        EngineTotals { evicted_tokens: self.cache.evicted_total(), ..self.meters.totals }
+        EngineTotals {
+            evicted_tokens: self.cache.evicted_total(),
+            host: self.cache.host_totals(),
+            ..self.meters.totals
+        }
     }
 
     pub(crate) fn meters(&self) -> &Meters {
         &self.meters
+    }
+
+    pub(crate) fn overlaps(&self) -> bool {
+        self.config.overlap
     }
 
     pub(crate) fn running(&self) -> &RunningBatch {
@@ -285,12 +334,7 @@ impl Scheduler {
 
     /// Tokens of the waiting requests that hold no KV.
     pub(crate) fn waiting_tokens(&self) -> u64 {
-        self.queued_tokens() + self.side.without_kv().map(|request| request.len() as u64).sum::<u64>()
-    }
-
-    /// Tokens of the requests in the waiting queue.
-    fn queued_tokens(&self) -> u64 {
-        self.waiting.iter().map(|request| request.len() as u64).sum()
+        self.waiting.tokens() + self.side.without_kv().map(|request| request.len() as u64).sum::<u64>()
     }
 
     /// Tokens that waiting requests and the rest of a chunked one will have to compute: what the order of the queue
@@ -302,13 +346,14 @@ impl Scheduler {
             return rest
                 + self.waiting.iter().map(|r| (r.len() as u64).saturating_sub(r.matched)).sum::<u64>();
         }
-        rest + (self.queued_tokens() as f64 * (1.0 - self.meters.hit_rate())) as u64
+        rest + (self.waiting.tokens() as f64 * (1.0 - self.meters.hit_rate())) as u64
     }
 
     /// Proves the invariants of queue, batches and cache, in time linear in their size.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.cache.check()?;
         self.running.check()?;
+        self.waiting.check()?;
         let untold = self.hidden.as_ref().map_or(0, Hidden::joined);
         let leaving_told = self.hidden.as_ref().map_or(0, Hidden::leaving_told);
         if self.running.told() as usize + untold != self.running.len() + leaving_told {
@@ -316,6 +361,9 @@ impl Scheduler {
         }
         if self.running.free(&self.cache) > self.cache.capacity() {
             return Err("more tokens are free than there are".into());
+        }
+        if self.running.has_surprises() && self.hidden.is_none() {
+            return Err("a request whose end is known is still in the batch".into());
         }
         if self.joined > 0 {
             return Err(format!("{} requests have joined unnoticed", self.joined));
@@ -347,7 +395,7 @@ impl Scheduler {
         // Of these and all after them, the newest token is hidden.
         let hidden_from = match &self.hidden {
             None => len,
-            Some(Hidden::Decode(_)) => 0,
+            Some(hidden) if hidden.stepped() => 0,
             Some(hidden) => len - hidden.joined(),
         };
         let known = move |(at, (id, made))| (id, made - u32::from(at >= hidden_from));

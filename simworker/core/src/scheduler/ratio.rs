@@ -43,6 +43,11 @@ impl NewTokenRatio {
         self.since = steps;
     }
 
+    /// A step that counts as one of the batch is no decode step.
+    pub(crate) fn skip_step(&mut self) {
+        self.since += 1;
+    }
+
     /// Requests were retracted before the step after `steps`, which does not decay the ratio; the `left` ones have
     /// made `produced` of `max_new` output tokens.
     pub(crate) fn retracted(&mut self, steps: u64, left: u64, produced: u64, max_new: u64) {

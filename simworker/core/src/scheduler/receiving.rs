@@ -118,6 +118,7 @@ impl Scheduler {
     fn take_slots_for(&mut self, request: Request, tokens: usize) -> Admitted {
         self.running.settle(&mut self.cache);
         let mut hold = self.cache.acquire(&request.prompt, request.namespace);
+        hold.set_names(request.names.clone());
         let lacking = tokens - hold.kv_len();
         self.cache.evict_to_free(self.cache.extend_cost(&hold, lacking));
         let taken = self.cache.extend(&mut hold, lacking);
@@ -136,12 +137,12 @@ impl Scheduler {
             let request = &mut admitted.request;
             if request.first_run.is_none() {
                 let queue_ns = at_ns.saturating_sub(request.arrived_ns);
-                request.first_run = Some(FirstRun { cached, queue_ns });
+                request.first_run = Some(FirstRun { cached, host: 0, queue_ns });
                 request.produced = 1;
                 self.meters.totals.generated_tokens += 1;
                 admitted.checkpoint(&mut self.cache);
             }
-            if admitted.request.produced < admitted.request.max_new {
+            if admitted.request.produced < admitted.request.length {
                 joining.push(admitted);
             } else {
                 tell_token(&mut admitted, at_ns, events);

@@ -15,12 +15,14 @@ use crate::request::{Event, RequestId};
 use crate::time::Ticks;
 
 /// The results of a step that nobody has been told of.
-#[derive(Debug)]
-pub(crate) enum Hidden {
-    /// Of a prefill step, in the order of the batch.
-    Prefill(Vec<Fate>),
-    /// Of a decode step: the requests that it was the last one for.
-    Decode(Vec<Admitted>),
+#[derive(Debug, Default)]
+pub(crate) struct Hidden {
+    /// Of the prefill batch, in its order; none of a decode step.
+    prefilled: Option<Vec<Fate>>,
+    /// Whether the running batch has made a step.
+    stepped: bool,
+    /// The requests that it was the last one for, as was known before.
+    ended: Vec<Admitted>,
 }
 
 /// What becomes of a request after a prefill step.
@@ -35,79 +37,94 @@ pub(crate) enum Fate {
 }
 
 impl Hidden {
-    /// Requests that have joined the running batch with a token that is not known.
-    pub(crate) fn joined(&self) -> usize {
-        match self {
-            Self::Prefill(fates) => fates.iter().filter(|fate| matches!(fate, Fate::Joined)).count(),
-            Self::Decode(_) => 0,
-        }
+    fn fates(&self) -> &[Fate] {
+        self.prefilled.as_deref().unwrap_or_default()
     }
 
-    /// Requests whose end is not known.
+    /// Requests that have joined the running batch with a token that is not known.
+    pub(crate) fn joined(&self) -> usize {
+        self.fates().iter().filter(|fate| matches!(fate, Fate::Joined)).count()
+    }
+
+    /// Whether they are those of a prefill step.
+    pub(crate) fn is_prefill(&self) -> bool {
+        self.prefilled.is_some()
+    }
+
+    /// Whether the newest token of all that run is not known.
+    pub(crate) fn stepped(&self) -> bool {
+        self.stepped
+    }
+
+    /// Requests whose end is not known, though nothing more will be computed for them.
     pub(crate) fn leaving(&self) -> usize {
-        match self {
-            Self::Prefill(fates) => fates.len() - self.joined(),
-            Self::Decode(ended) => ended.len(),
-        }
+        self.fates().len() - self.joined() + self.ended.len()
     }
 
     /// Those of them that have had tokens in the running batch.
     pub(crate) fn leaving_told(&self) -> usize {
-        match self {
-            Self::Prefill(_) => 0,
-            Self::Decode(ended) => ended.len(),
-        }
+        self.ended.len()
     }
 
     /// The requests whose end is not known, and how many tokens of each are.
     pub(crate) fn leaving_outputs(&self) -> impl Iterator<Item = (RequestId, u32)> {
-        let (fates, ended) = match self {
-            Self::Prefill(fates) => (fates.as_slice(), &[][..]),
-            Self::Decode(ended) => (&[][..], ended.as_slice()),
-        };
-        let of_prefill = fates.iter().filter_map(|fate| match fate {
+        let of_prefill = self.fates().iter().filter_map(|fate| match fate {
             Fate::Joined => None,
-            Fate::Ended(Admitted { request, .. }) => Some((request.id, request.produced - 1)),
+            Fate::Ended(Admitted { request, .. }) => Some((request.id, request.produced.saturating_sub(1))),
             Fate::Cut(Admitted { request, .. }) => Some((request.id, request.produced)),
         });
-        of_prefill.chain(ended.iter().map(|ended| (ended.request.id, ended.request.produced - 1)))
+        of_prefill.chain(self.ended.iter().map(|ended| (ended.request.id, ended.request.produced - 1)))
     }
 
     pub(crate) fn leaving_mut(&mut self) -> impl Iterator<Item = &mut Admitted> {
-        let (fates, ended) = match self {
-            Self::Prefill(fates) => (fates.as_mut_slice(), &mut [][..]),
-            Self::Decode(ended) => (&mut [][..], ended.as_mut_slice()),
-        };
-        let of_prefill = fates.iter_mut().filter_map(|fate| match fate {
+        let of_prefill = self.prefilled.iter_mut().flatten().filter_map(|fate| match fate {
             Fate::Joined => None,
             Fate::Ended(admitted) | Fate::Cut(admitted) => Some(admitted),
         });
-        of_prefill.chain(ended)
+        of_prefill.chain(&mut self.ended)
     }
 }
 
 // === impl Scheduler: what has been computed ===
 
 impl Scheduler {
-    /// The prefill step in progress, which took `span`, has ended.
+    /// The prefill step in progress, which took `span`, has ended, and with it one of the running batch if it took part.
     pub(crate) fn prefill_done(&mut self, at_ns: u64, span: Ticks, events: &mut Vec<Event>) {
+        if !self.config.overlap {
+            self.take_snapshot(at_ns);
+        }
         let Some(batch) = self.prefill.take() else { return };
         self.meters.prefill(batch.work().new_tokens(), batch.cached(), span);
-        let landed = self.land_prefill(batch);
+        let stepped = self.running.is_in_step();
+        if stepped {
+            self.meters.totals.generated_tokens += self.running.len() as u64;
+        }
+        let ended = self.land_running();
+        let prefilled = Some(self.land_prefill(batch));
         self.send_chunk(at_ns);
-        self.hidden = Some(landed);
+        self.hidden = Some(Hidden { prefilled, stepped, ended });
         self.reveal_unless_overlapped(at_ns, events);
     }
 
-    fn land_prefill(&mut self, batch: PrefillBatch) -> Hidden {
+    /// The step of the running batch has ended. Gives back those that it was the last one for, as far as SGLang knows
+    /// that before it has seen their last tokens.
+    fn land_running(&mut self) -> Vec<Admitted> {
+        self.running.land();
+        self.running.take_ended(&mut self.cache, self.config.overlap)
+    }
+
+    fn land_prefill(&mut self, batch: PrefillBatch) -> Vec<Fate> {
         let (whole, chunk) = batch.into_parts();
         let mut fates = Vec::with_capacity(whole.len());
         let mut joining = Vec::with_capacity(whole.len());
         for mut admitted in whole {
             let request = &mut admitted.request;
-            request.produced += 1;
-            self.meters.totals.generated_tokens += 1;
-            if request.stop.is_some() || request.produced >= request.max_new {
+            if request.max_new > 0 {
+                request.produced += 1;
+                self.meters.totals.generated_tokens += 1;
+            }
+            let has_ended = request.stop.is_some() || request.produced >= request.length;
+            if has_ended && (!self.config.overlap || request.must_end(request.produced)) {
                 fates.push(Fate::Ended(admitted));
             } else {
                 fates.push(Fate::Joined);
@@ -119,14 +136,17 @@ impl Scheduler {
             Some(chunk) if chunk.request.stop.is_some() => fates.push(Fate::Cut(chunk)),
             rest => self.chunked = rest,
         }
-        Hidden::Prefill(fates)
+        fates
     }
 
     /// The decode step in progress, which took `span`, has ended.
     pub(crate) fn decode_done(&mut self, at_ns: u64, span: Ticks, events: &mut Vec<Event>) {
-        self.meters.decode(self.running.len() as u64, at_ns, span);
-        self.running.land();
-        self.hidden = Some(Hidden::Decode(self.running.take_ended(&mut self.cache)));
+        if !self.config.overlap {
+            self.snapshot_after_decode(at_ns);
+        }
+        self.meters.decode(self.running.in_step(), self.running.len() as u64, at_ns, span);
+        let ended = self.land_running();
+        self.hidden = Some(Hidden { prefilled: None, stepped: true, ended });
         self.reveal_unless_overlapped(at_ns, events);
     }
 
@@ -142,15 +162,31 @@ impl Scheduler {
 impl Scheduler {
     /// Tells of the results that are hidden.
     pub(super) fn reveal(&mut self, at_ns: u64, events: &mut Vec<Event>) {
-        match self.hidden.take() {
-            None => {}
-            Some(Hidden::Decode(ended)) => self.reveal_decode(ended, at_ns, events),
-            Some(hidden) => self.reveal_prefill(hidden, at_ns, events),
+        let reports = self.reports(self.hidden.as_ref());
+        match &self.hidden {
+            Some(Hidden { prefilled: Some(_), .. }) if self.config.overlap => self.take_snapshot(at_ns),
+            Some(_) if self.config.overlap => self.snapshot_after_decode(at_ns),
+            _ => {}
+        }
+        if let Some(Hidden { prefilled, stepped, ended }) = self.hidden.take() {
+            if stepped {
+                self.reveal_step(ended, at_ns, events);
+            }
+            if let Some(fates) = prefilled {
+                self.reveal_prefill(fates, at_ns, events);
+            }
+            // The last tokens of these are seen only now.
+            for admitted in self.running.take_surprises(&mut self.cache) {
+                self.finish(admitted, at_ns, events);
+            }
         }
         self.tell_joined(at_ns, events);
+        if reports {
+            self.flush_kv_events(at_ns, events);
+        }
     }
 
-    fn reveal_decode(&mut self, ended: Vec<Admitted>, at_ns: u64, events: &mut Vec<Event>) {
+    fn reveal_step(&mut self, ended: Vec<Admitted>, at_ns: u64, events: &mut Vec<Event>) {
         self.running.tell_step(at_ns, events);
         for admitted in ended {
             self.running.tell_left();
@@ -158,9 +194,8 @@ impl Scheduler {
         }
     }
 
-    fn reveal_prefill(&mut self, hidden: Hidden, at_ns: u64, events: &mut Vec<Event>) {
-        let joined = hidden.joined();
-        let Hidden::Prefill(fates) = hidden else { return };
+    fn reveal_prefill(&mut self, fates: Vec<Fate>, at_ns: u64, events: &mut Vec<Event>) {
+        let joined = fates.iter().filter(|fate| matches!(fate, Fate::Joined)).count();
         let mut newest = self.running.newest(joined);
         for fate in fates {
             match fate {
@@ -170,7 +205,9 @@ impl Scheduler {
                     tell_token(admitted, at_ns, events);
                 }
                 Fate::Ended(mut admitted) => {
-                    tell_token(&mut admitted, at_ns, events);
+                    if admitted.request.produced > 0 {
+                        tell_token(&mut admitted, at_ns, events);
+                    }
                     leave(admitted, &mut self.side, &mut self.cache, &mut self.meters, at_ns, events);
                     self.full = false;
                 }
@@ -194,7 +231,12 @@ impl Scheduler {
 pub(super) fn tell_token(admitted: &mut Admitted, at_ns: u64, events: &mut Vec<Event>) {
     let request = &mut admitted.request;
     events.push(match request.produced {
-        1 => Event::FirstToken { id: request.id, at_ns, cached_tokens: request.cached_tokens() },
+        1 => Event::FirstToken {
+            id: request.id,
+            at_ns,
+            cached_tokens: request.cached_tokens(),
+            host_tokens: request.host_tokens(),
+        },
         _ => Event::Step { at_ns, gap_ns: at_ns - request.token_ns, tokens: 1 },
     });
     request.token_ns = at_ns;

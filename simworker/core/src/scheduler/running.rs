@@ -5,6 +5,10 @@
 //! notes where that count stood when it joined. The slots that steps take are a debt to the pool
 //! ([`RunningBatch::settle`]) until somebody needs the members' own books to be right.
 
+mod sums;
+
+pub(super) use sums::Bid;
+
 use super::admitted::Admitted;
 use super::gaps::Gaps;
 use super::request::Request;
@@ -27,6 +31,8 @@ pub(crate) struct RunningBatch {
     debt: u64,
     /// Members by the place of the step at which they begin a page, in the cycle of `page` steps.
     page_begins: Vec<u32>,
+    /// Members of the step in progress, or of the last one.
+    in_step: u64,
     /// Tokens with KV over all members.
     context: u64,
     /// The least `ends` of all members.
@@ -46,6 +52,12 @@ struct Member {
 }
 
 impl Member {
+    /// Lets it end with the next result, or with the one that ends it anyway.
+    fn stop(&mut self, done: u64, reason: FinishReason) {
+        self.admitted.request.stop.get_or_insert(reason);
+        self.ends = self.ends.min(done + 1);
+    }
+
     fn produced(&self, done: u64) -> u32 {
         self.admitted.request.produced + (done - self.joined) as u32
     }
@@ -67,6 +79,7 @@ impl RunningBatch {
             settled: 0,
             debt: 0,
             page_begins: vec![0; page_size as usize],
+            in_step: 0,
             context: 0,
             next_end: u64::MAX,
             longest: 0,
@@ -106,7 +119,7 @@ impl RunningBatch {
         self.settle(cache);
         for admitted in joining {
             let request = &admitted.request;
-            let ends = self.launched + u64::from(request.max_new - request.produced);
+            let ends = self.launched + u64::from(request.length - request.produced);
             let kv = admitted.hold.kv_len() as u64;
             self.context += kv;
             let begins = self.page_begins_at(kv);
@@ -122,15 +135,41 @@ impl RunningBatch {
         let Some(member) = self.members.iter_mut().find(|m| m.admitted.request.id == id) else {
             return false;
         };
-        member.admitted.request.stop.get_or_insert(ABORTED);
-        member.ends = self.done + 1;
+        member.stop(self.done, ABORTED);
         self.next_end = self.next_end.min(member.ends);
         true
     }
 
-    /// Takes out the members whose last token has been made, in the order of the batch.
+    /// Lets all members that were admitted before `than_ns` end at the next result.
+    pub(crate) fn stop_older(&mut self, than_ns: u64, reason: FinishReason) {
+        for member in &mut self.members {
+            if member.admitted.request.admitted_ns < than_ns {
+                member.stop(self.done, reason);
+                self.next_end = self.next_end.min(member.ends);
+            }
+        }
+    }
+
+    /// Takes out the members whose last token has been made, in the order of the batch; if the next step is chosen
+    /// before it is seen, only those of which that was known before.
     /// [`RunningBatch::tell_step`] still counts them, [`RunningBatch::tell_left`] no longer.
-    pub(crate) fn take_ended(&mut self, cache: &mut KvCache) -> Vec<Admitted> {
+    pub(crate) fn take_ended(&mut self, cache: &mut KvCache, only_foreseen: bool) -> Vec<Admitted> {
+        if self.next_end > self.done {
+            return Vec::new();
+        }
+        self.settle(cache);
+        let done = self.done;
+        let has_ended = |member: &mut Member| {
+            member.ends <= done && (!only_foreseen || member.admitted.request.must_end(member.produced(done)))
+        };
+        let ended: Vec<Member> = self.members.extract_if(.., has_ended).collect();
+        self.find_bounds();
+        ended.into_iter().map(|member| self.left(member)).collect()
+    }
+
+    /// Takes out the members whose last token has been seen only now: they may be in the next step already, which has taken
+    /// a slot for them and makes nothing of it.
+    pub(crate) fn take_surprises(&mut self, cache: &mut KvCache) -> Vec<Admitted> {
         if self.next_end > self.done {
             return Vec::new();
         }
@@ -138,7 +177,16 @@ impl RunningBatch {
         let done = self.done;
         let ended: Vec<Member> = self.members.extract_if(.., |member| member.ends <= done).collect();
         self.find_bounds();
-        ended.into_iter().map(|member| self.left(member)).collect()
+        ended.into_iter().map(|member| self.left_told(member)).collect()
+    }
+
+    /// Takes out the member of that name, all of whose tokens are known.
+    pub(crate) fn take(&mut self, id: RequestId, cache: &mut KvCache) -> Option<Admitted> {
+        let at = self.members.iter().position(|member| member.admitted.request.id == id)?;
+        self.settle(cache);
+        let member = self.members.remove(at);
+        self.find_bounds();
+        Some(self.left_told(member))
     }
 
     /// Takes out the member that loses least when it has to start again: the fewest outputs, then the longest
@@ -150,13 +198,26 @@ impl RunningBatch {
         let (at, _) = self.members.iter().enumerate().rev().min_by_key(|(_, member)| cost(member))?;
         let victim = self.members.remove(at);
         self.find_bounds();
-        let stepped = self.done > victim.joined;
-        let mut admitted = self.left(victim);
+        Some(self.left_told(victim))
+    }
+
+    /// Takes out all members, in the order of the batch.
+    pub(crate) fn take_all(&mut self, cache: &mut KvCache) -> Vec<Admitted> {
+        self.settle(cache);
+        let members = std::mem::take(&mut self.members);
+        self.find_bounds();
+        members.into_iter().map(|member| self.left_told(member)).collect()
+    }
+
+    /// As [`RunningBatch::left`], of a member all of whose tokens are known.
+    fn left_told(&mut self, member: Member) -> Admitted {
+        let stepped = self.done > member.joined;
+        let mut admitted = self.left(member);
         if stepped {
             admitted.request.token_ns = self.gaps.last_step_ns();
         }
         self.gaps.leave(admitted.request.token_ns);
-        Some(admitted)
+        admitted
     }
 
     /// Brings the books of a member that has just been taken out up to date, and those of the batch.
@@ -211,11 +272,22 @@ impl RunningBatch {
         u64::from(self.page_begins[(self.launched % page) as usize]) * page
     }
 
+    /// Members of the step in progress, those included that have been taken out of the batch since.
+    pub(crate) fn in_step(&self) -> u64 {
+        self.in_step
+    }
+
     /// Launches a step; [`RunningBatch::demand`] tokens must be free.
     pub(crate) fn launch(&mut self) {
+        self.in_step = self.members.len() as u64;
         self.debt += self.demand();
         self.launched += 1;
         self.context += self.members.len() as u64;
+    }
+
+    /// Whether it takes part in the step in progress.
+    pub(crate) fn is_in_step(&self) -> bool {
+        self.launched > self.done
     }
 
     /// The step in progress has ended.
@@ -256,63 +328,8 @@ impl RunningBatch {
     /// ends, or the pool could run short of `available` tokens. At least 1.
     pub(crate) fn quiet_steps(&self, available: u64) -> u64 {
         let page = self.page_begins.len() as u64;
-        let until_end = self.next_end - self.done;
+        let until_end = self.next_end.saturating_sub(self.done);
         let until_short = 1 + page * (available / page / self.members.len().max(1) as u64);
         until_end.min(until_short).max(1)
-    }
-}
-
-// === impl RunningBatch: sums over the members, for admission and retraction ===
-
-impl RunningBatch {
-    /// Output still to come that admission reserves: `ratio` of it, all of it where no early end is possible.
-    pub(crate) fn reserved(&self, ratio: f64) -> u64 {
-        let (mut sure, mut likely) = (0, 0);
-        for member in &self.members {
-            let request = &member.admitted.request;
-            let to_come = request.reserve(member.produced(self.done));
-            if request.ignore_eos { sure += to_come } else { likely += to_come }
-        }
-        sure + (likely as f64 * ratio) as u64
-    }
-
-    /// Output tokens made so far and to be made in all.
-    pub(crate) fn progress(&self) -> (u64, u64) {
-        self.members.iter().fold((0, 0), |(produced, max_new), member| {
-            let request = &member.admitted.request;
-            (produced + u64::from(member.produced(self.done)), max_new + u64::from(request.max_new))
-        })
-    }
-
-    /// Proves the counts of the batch against its members.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let unsettled = self.launched - self.settled;
-        let context: u64 = self.members.iter().map(|m| m.admitted.hold.kv_len() as u64 + unsettled).sum();
-        if context != self.context {
-            return Err(format!(
-                "the batch counts {} tokens of context, its members {context}",
-                self.context
-            ));
-        }
-        let mut begins = vec![0; self.page_begins.len()];
-        for member in &self.members {
-            begins[self.page_begins_at(member.admitted.hold.kv_len() as u64 + unsettled)] += 1;
-        }
-        if begins != self.page_begins {
-            return Err(format!("pages begin at {:?}, by the members at {begins:?}", self.page_begins));
-        }
-        let next_end = self.members.iter().map(|m| m.ends).min().unwrap_or(u64::MAX);
-        if next_end != self.next_end || next_end <= self.done {
-            return Err(format!(
-                "next end {} after {} steps, by the members {next_end}",
-                self.next_end, self.done
-            ));
-        }
-        Ok(())
-    }
-
-    /// Members of whose newest token but one, or newest, the time is known.
-    pub(crate) fn told(&self) -> u64 {
-        self.gaps.members()
     }
 }

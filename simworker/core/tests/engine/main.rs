@@ -3,7 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "this is a test")]
 
 mod handoff;
+mod mixed;
+mod pause;
+mod priority;
 mod scheduling;
+mod stops;
 mod support;
 mod sweep;
 mod timing;

@@ -19,7 +19,7 @@ pub(crate) type Script = Vec<(u64, Act)>;
 
 /// The seeds of a sweep, or the one that the environment names.
 pub(crate) fn seeds() -> Vec<u64> {
-    const SEEDS: u64 = 200;
+    const SEEDS: u64 = 300;
     match std::env::var("ENGINE_SEED") {
         Ok(seed) => vec![seed.parse().expect("ENGINE_SEED is a number")],
         Err(_) => (0..SEEDS).collect(),
@@ -39,15 +39,7 @@ pub(crate) fn a100() -> EngineConfig {
 pub(crate) fn request(id: u64, runs: &[(u64, u32)], max_new_tokens: u32) -> Submit {
     let tokens = runs.iter().flat_map(|(block, n)| (0..*n).map(move |i| block_token(*block, i)));
     let prompt: Arc<[u32]> = tokens.collect();
-    Submit {
-        id: RequestId(id),
-        prompt,
-        max_new_tokens,
-        ignore_eos: true,
-        priority: 0,
-        namespace: 0,
-        room: None,
-    }
+    Submit::new(RequestId(id), prompt, max_new_tokens)
 }
 
 pub(crate) fn submit(at_ns: u64, request: Submit) -> (u64, Act) {
@@ -134,7 +126,7 @@ pub(crate) fn tokens(events: &[Event]) -> u64 {
         .map(|event| match event {
             Event::FirstToken { .. } => 1,
             Event::Step { tokens, .. } => u64::from(*tokens),
-            Event::Finish { .. } | Event::KvWanted { .. } | Event::KvSent { .. } => 0,
+            Event::Finish { .. } | Event::KvWanted { .. } | Event::KvSent { .. } | Event::Kv { .. } => 0,
         })
         .sum()
 }

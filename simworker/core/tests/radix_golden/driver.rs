@@ -4,7 +4,7 @@ use crate::compare::is_result;
 use crate::subject::{Insertion, Subject};
 use protocol::tokenizer::Token;
 use serde_json::{Map, Value, json};
-use simworker_core::cache::{CacheConfig, Eviction};
+use simworker_core::cache::{CacheConfig, Eviction, HostTier, WritePolicy};
 use std::collections::BTreeMap;
 
 type Outcome<T = ()> = Result<T, String>;
@@ -29,6 +29,7 @@ struct Section<S: Subject> {
     namespaces: Vec<String>,
     /// Tokens evicted by the line in progress.
     evicted: u64,
+    has_tier: bool,
 }
 
 struct Request<H> {
@@ -57,14 +58,17 @@ impl<S: Subject> Driver<S> {
                 answer.insert("expected_protected".into(), json!(counts.protected));
                 answer.insert("expected_free".into(), json!(counts.free));
                 answer.insert("expected_nodes".into(), json!(counts.nodes));
+                if section.has_tier {
+                    answer.insert("expected_host".into(), json!(counts.host));
+                }
             }
         }
         Ok(Value::Object(answer))
     }
 
     /// The cache of the current section.
-    pub(crate) fn subject(&self) -> &S {
-        &self.section.as_ref().expect("a config line came first").cache
+    pub(crate) fn subject(&mut self) -> &mut S {
+        &mut self.section.as_mut().expect("a config line came first").cache
     }
 }
 
@@ -80,8 +84,10 @@ impl<S: Subject> Section<S> {
             eviction: Eviction::from_label(policy).ok_or_else(|| format!("policy {policy:?}"))?,
             disabled: false,
         };
+        let tier = tier(line)?;
         Ok(Self {
-            cache: S::new(config),
+            has_tier: tier.is_some(),
+            cache: S::new(config, tier),
             page,
             chunk: number(line, "chunk")?,
             requests: BTreeMap::new(),
@@ -122,9 +128,12 @@ impl<S: Subject> Section<S> {
             let asked = asked.as_object().ok_or("reqs: not a list of objects")?;
             let rid = self.meet(asked)?;
             let request = &self.requests[&rid];
-            let hold = self.cache.acquire(&request.tokens, request.of.namespace);
-            let cached = S::kv_len(&hold);
+            let mut hold = self.cache.acquire(&request.tokens, request.of.namespace);
             let mut answer = without_results(asked);
+            if self.has_tier {
+                answer.insert("expected_loaded".into(), json!(self.cache.load_back(&mut hold)));
+            }
+            let cached = S::kv_len(&hold);
             answer.insert("expected_cached".into(), json!(cached));
             let ext = self.slice(request.tokens.len() - cached, cached, budget);
             let demand = self.prefill_demand(ext);
@@ -306,6 +315,16 @@ impl<H> Request<H> {
 }
 
 // === reading a line ===
+
+/// The second tier, of which recorded lines know nothing.
+fn tier(line: &Fields) -> Outcome<Option<HostTier>> {
+    let Some(write) = line.get("write").and_then(Value::as_str) else { return Ok(None) };
+    Ok(Some(HostTier {
+        capacity_tokens: number(line, "host_capacity")? as u64,
+        write: WritePolicy::from_label(write).ok_or_else(|| format!("write {write:?}"))?,
+        load_back_threshold: 10,
+    }))
+}
 
 fn without_results(line: &Fields) -> Fields {
     line.iter()

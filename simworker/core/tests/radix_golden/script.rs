@@ -2,7 +2,7 @@
 
 use protocol::tokenizer::mix;
 use serde_json::{Value, json};
-use simworker_core::cache::Eviction;
+use simworker_core::cache::{Eviction, HostTotals, WritePolicy};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a script is written for.
@@ -12,6 +12,8 @@ pub(crate) struct Setting {
     pub(crate) capacity: u64,
     pub(crate) chunk: u64,
     pub(crate) policy: Eviction,
+    /// Tokens on the host and when they are written there.
+    pub(crate) tier: Option<(u64, WritePolicy)>,
 }
 
 type Run = [u64; 2];
@@ -84,9 +86,14 @@ impl Script {
 
     /// A line without results.
     pub(crate) fn next_line(&mut self) -> Value {
-        let Setting { page_size, capacity, chunk, policy } = self.setting;
+        let Setting { page_size, capacity, chunk, policy, tier } = self.setting;
         if !self.begun {
-            return json!({"op": "config", "page_size": page_size, "policy": policy.label(), "capacity": capacity, "chunk": chunk});
+            let mut line = json!({"op": "config", "page_size": page_size, "policy": policy.label(), "capacity": capacity, "chunk": chunk});
+            if let Some((capacity, write)) = tier {
+                line["host_capacity"] = json!(capacity);
+                line["write"] = json!(write.label());
+            }
+            return line;
         }
         if self.must_retract {
             return self.retract();
@@ -306,8 +313,24 @@ impl Coverage {
             let hit = if req["expected_cached"].as_u64() > Some(0) { "hit" } else { "miss" };
             let again = if req["re"].is_null() { "first" } else { "again" };
             let fate = if req["rejected"].is_null() { "admitted" } else { "rejected" };
+            if req["expected_loaded"].as_u64() > Some(0) {
+                self.0.insert(format!("{fate} loaded"));
+            }
             self.0.insert(format!("{again} {fate} {hit}"));
         }
+    }
+
+    pub(crate) fn note_host(&mut self, totals: HostTotals) {
+        for (tokens, situation) in [(totals.evicted, "host evicts"), (totals.dropped, "host drops")] {
+            if tokens > 0 {
+                self.0.insert(situation.into());
+            }
+        }
+    }
+
+    /// Whether the scripts have come to this, too.
+    pub(crate) fn has(&self, situation: &str) -> bool {
+        self.0.contains(situation)
     }
 
     pub(crate) fn assert_complete(&self) {

@@ -1,14 +1,16 @@
 //! What a trace is played on: the cache itself, or the model of it.
 
 use protocol::tokenizer::Token;
-use simworker_core::cache::{CacheConfig, Hold, KvCache};
+use simworker_core::BlockNaming;
+use simworker_core::cache::{CacheConfig, Hold, HostTier, KvCache};
 
 /// The operations of the cache, for the one driver of both arms. Their meaning is that of [`KvCache`].
 pub(crate) trait Subject {
     type Hold;
-    fn new(config: CacheConfig) -> Self;
+    fn new(config: CacheConfig, tier: Option<HostTier>) -> Self;
     fn probe(&mut self, tokens: &[Token], namespace: u64) -> usize;
     fn acquire(&mut self, tokens: &[Token], namespace: u64) -> Self::Hold;
+    fn load_back(&mut self, hold: &mut Self::Hold) -> u64;
     fn refuse(&mut self, hold: Self::Hold);
     fn evict_to_free(&mut self, tokens: u64) -> u64;
     fn extend(&mut self, hold: &mut Self::Hold, n: usize) -> Result<(), String>;
@@ -35,13 +37,19 @@ pub(crate) struct Counts {
     pub(crate) evictable: u64,
     pub(crate) protected: u64,
     pub(crate) nodes: usize,
+    /// Tokens on the host.
+    pub(crate) host: u64,
 }
 
 impl Subject for KvCache {
     type Hold = Hold;
 
-    fn new(config: CacheConfig) -> Self {
-        KvCache::new(config)
+    fn new(config: CacheConfig, tier: Option<HostTier>) -> Self {
+        let cache = KvCache::new(config).recording(BlockNaming::Default);
+        match tier {
+            Some(tier) => cache.with_host(tier),
+            None => cache,
+        }
     }
 
     fn probe(&mut self, tokens: &[Token], namespace: u64) -> usize {
@@ -50,6 +58,10 @@ impl Subject for KvCache {
 
     fn acquire(&mut self, tokens: &[Token], namespace: u64) -> Hold {
         self.acquire(tokens, namespace)
+    }
+
+    fn load_back(&mut self, hold: &mut Hold) -> u64 {
+        self.load_back(hold)
     }
 
     fn refuse(&mut self, hold: Hold) {
@@ -93,6 +105,7 @@ impl Subject for KvCache {
             evictable: self.evictable(),
             protected: self.protected(),
             nodes: self.node_count(),
+            host: self.host_usage().map_or(0, |(used, _)| used),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use simworker_core::{
-    ConfigError, DpConfig, EngineConfig, EngineRole, Event, LoadBalance, Ranks, Refusal, RequestId,
+    ConfigError, DpConfig, EngineConfig, EngineRole, Event, LoadBalance, LoadReport, Ranks, Refusal,
+    RequestId,
 };
 
 use crate::support::{a100, dp, finish, request, run_to, shared};
@@ -16,8 +17,8 @@ const RANKS: u32 = 4;
 struct Naive {
     balance: LoadBalance,
     sent: u64,
-    /// Requests and tokens of each rank.
-    known: Vec<(u64, u64)>,
+    /// Requests and tokens of each rank, and as of when the rank said so.
+    known: Vec<(u64, u64, u64)>,
     read_ns: Option<u64>,
 }
 
@@ -30,12 +31,16 @@ impl Naive {
             LoadBalance::TotalRequests | LoadBalance::TotalTokens => {
                 if self.read_ns.is_none_or(|read_ns| now_ns >= read_ns + 20_000_000) {
                     self.read_ns = Some(now_ns);
-                    let loads = (0..RANKS).map(|rank| ranks.loads(rank));
-                    self.known = loads.map(|load| (load.running + load.waiting, load.total_tokens)).collect();
+                    for (rank, known) in (0..RANKS).zip(&mut self.known) {
+                        let LoadReport { at_ns, loads } = ranks.reported_loads(rank, now_ns);
+                        if known.2 != at_ns {
+                            *known = (loads.running + loads.waiting, loads.total_tokens, at_ns);
+                        }
+                    }
                 }
                 let mut best = 0;
                 for rank in 1..self.known.len() {
-                    let ((requests, tokens), (least_requests, least_tokens)) =
+                    let ((requests, tokens, _), (least_requests, least_tokens, _)) =
                         (self.known[rank], self.known[best]);
                     let is_less = match self.balance {
                         LoadBalance::TotalRequests => requests < least_requests,
@@ -59,7 +64,8 @@ fn each_balancing_agrees_with_a_naive_model() {
     for (seed, balance) in (0..).zip(LoadBalance::ALL.into_iter().cycle().take(24)) {
         let mut rng = Pcg64::seed_from_u64(seed);
         let mut ranks = Ranks::new(a100(), dp(RANKS, balance)).unwrap();
-        let mut naive = Naive { balance, sent: 0, known: Vec::new(), read_ns: None };
+        let mut naive =
+            Naive { balance, sent: 0, known: vec![(0, 0, u64::MAX); RANKS as usize], read_ns: None };
         let (mut events, mut used, mut now_ns) = (Vec::new(), BTreeSet::new(), 0);
         for id in 0..150 {
             now_ns += rng.random_range(0..15_000_000);

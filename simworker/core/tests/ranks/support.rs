@@ -21,15 +21,7 @@ pub(crate) fn request(id: u64, prompt: u32, max_new_tokens: u32) -> Submit {
 /// A request whose prompt is the beginning of a named block.
 pub(crate) fn shared(id: u64, block: u64, prompt: u32, max_new_tokens: u32) -> Submit {
     let prompt: Arc<[u32]> = (0..prompt).map(|at| block_token(block, at)).collect();
-    Submit {
-        id: RequestId(id),
-        prompt,
-        max_new_tokens,
-        ignore_eos: true,
-        priority: 0,
-        namespace: 0,
-        room: None,
-    }
+    Submit::new(RequestId(id), prompt, max_new_tokens)
 }
 
 /// Does what is due before `now_ns`, as a world does.

@@ -1,6 +1,7 @@
 //! Where the nodes live: one vector whose gaps are filled again.
 
-use crate::cache::eviction::Usage;
+use super::events::Print;
+use crate::cache::eviction::{Rank, Usage};
 use protocol::tokenizer::Token;
 use std::ops::{Index, IndexMut};
 
@@ -26,25 +27,61 @@ pub(super) struct Node {
     pub(super) parent: NodeId,
     /// How many children there are; which ones is known to the child index.
     pub(super) children: u32,
+    /// How many of them have KV on the device.
+    pub(super) device_children: u32,
     /// Holds on this node or below it.
     pub(super) locks: u32,
-    /// Whether the eviction queue has an entry for it, a stale one perhaps.
+    /// Whether the device has its KV. Without a host tier it always has.
+    pub(super) on_device: bool,
+    /// Whether the host has its KV.
+    pub(super) on_host: bool,
+    /// Whether the eviction queue of the device has an entry for it, a stale one perhaps.
     pub(super) queued: bool,
+    /// The rank under which it waits in the host's, if it does.
+    pub(super) host_rank: Option<Rank>,
+    /// Its turn among the nodes that both tiers have.
+    pub(super) copy_turn: Option<u64>,
     pub(super) usage: Usage,
+    /// Its names in KV events, if these are recorded.
+    pub(super) print: Option<Box<Print>>,
 }
 
 impl Node {
     pub(super) fn new(edge: Box<[Token]>, namespace: u64, parent: NodeId, usage: Usage) -> Self {
-        Self { edge, namespace, parent, children: 0, locks: 0, queued: false, usage }
+        Self {
+            edge,
+            namespace,
+            parent,
+            children: 0,
+            device_children: 0,
+            locks: 0,
+            on_device: true,
+            on_host: false,
+            queued: false,
+            host_rank: None,
+            copy_turn: None,
+            usage,
+            print: None,
+        }
     }
 
-    /// Whether it may be evicted now.
+    /// Whether its KV on the device may be given up now.
     pub(super) fn is_free_leaf(&self) -> bool {
-        self.children == 0 && self.locks == 0
+        self.device_children == 0 && self.locks == 0 && self.on_device
+    }
+
+    /// Whether its KV on the host, the only copy, may be given up now.
+    pub(super) fn is_free_host_leaf(&self) -> bool {
+        self.children == 0 && self.locks == 0 && !self.on_device && self.on_host
+    }
+
+    /// Tokens between the parent's end and its own.
+    pub(super) fn tokens(&self) -> u64 {
+        self.edge.len() as u64
     }
 
     fn vacant() -> Self {
-        let usage = Usage { last_access: 0, hits: 0, priority: 0 };
+        let usage = Usage { last_access: 0, born: 0, hits: 0, priority: 0 };
         Self::new(Box::default(), 0, NodeId::ROOT, usage)
     }
 }

@@ -13,8 +13,11 @@ impl Tree {
             self.check_node(id, node)?;
             let parent = below.entry(node.parent).or_default();
             parent.children += 1;
+            parent.device_children += u32::from(node.on_device);
             parent.locks += u64::from(node.locks);
-            *(if node.locks == 0 { &mut evictable } else { &mut protected }) += node.edge.len() as u64;
+            if node.on_device {
+                *(if node.locks == 0 { &mut evictable } else { &mut protected }) += node.tokens();
+            }
             count += 1;
         }
         if (evictable, protected, count) != (self.evictable, self.protected, self.node_count()) {
@@ -28,6 +31,7 @@ impl Tree {
         for (id, node) in self.nodes.iter() {
             check_below(id, node, below.get(&id).copied().unwrap_or_default())?;
         }
+        self.check_host()?;
         self.check_queue()
     }
 
@@ -48,10 +52,11 @@ impl Tree {
     /// not above the true one.
     fn check_queue(&self) -> Result<(), String> {
         let overrated = |&(id, rank): &(NodeId, Rank)| rank > self.eviction.rank(self.nodes[id].usage);
-        if let Some((id, _)) = self.queue.entries().find(overrated) {
+        let entries = self.queue.entries();
+        if let Some((id, _)) = entries.iter().copied().find(overrated) {
             return Err(format!("{id:?} waits under a rank above its own"));
         }
-        let mut queued: Vec<NodeId> = self.queue.entries().map(|(id, _)| id).collect();
+        let mut queued: Vec<NodeId> = entries.iter().map(|(id, _)| *id).collect();
         queued.sort_unstable();
         if queued.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err("a node is queued twice".into());
@@ -72,12 +77,16 @@ impl Tree {
 #[derive(Debug, Clone, Copy, Default)]
 struct Below {
     children: u32,
+    device_children: u32,
     locks: u64,
 }
 
 fn check_below(id: NodeId, node: &Node, below: Below) -> Result<(), String> {
-    if node.children != below.children {
-        return Err(format!("{id:?} counts {} children of {}", node.children, below.children));
+    if (node.children, node.device_children) != (below.children, below.device_children) {
+        return Err(format!(
+            "{id:?} counts {} children of {}, {} of {} on the device",
+            node.children, below.children, node.device_children, below.device_children
+        ));
     }
     // A lock on a child is a lock on its parent, too.
     if u64::from(node.locks) < below.locks {

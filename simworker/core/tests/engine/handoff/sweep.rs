@@ -8,7 +8,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use simworker_core::{
     DpConfig, EngineConfig, EngineRole, EngineTotals, Event, FinishReason, HandoffConfig, HandoffFault, Link,
-    LoadBalance, Pace, Schedule, Submit,
+    LoadBalance, Pace, PauseMode, Schedule, Submit,
 };
 
 use super::world::{Act, Leg, World, config, in_room};
@@ -33,7 +33,10 @@ fn draw_config(rng: &mut Pcg64, role: EngineRole, handoff: HandoffConfig) -> Eng
         handoff,
         kv_tokens: rng.random_range(900..6000),
         page_size: pick(rng, &[1, 1, 4, 16]),
-        schedule: pick(rng, &[Schedule::Fcfs, Schedule::Lpm]),
+        schedule: pick(
+            rng,
+            &[Schedule::Fcfs, Schedule::Lpm, Schedule::Lof, Schedule::Hrrn, Schedule::DfsWeight],
+        ),
         disable_prefix_cache: rng.random_bool(0.1),
         chunked_prefill: pick(rng, &[None, Some(64), Some(500), Some(8192)]),
         max_prefill_tokens: pick(rng, &[100, 16_384]),
@@ -69,6 +72,7 @@ fn draw_script(rng: &mut Pcg64) -> Script {
     let mean_gap_ns = pick(rng, &[1, 1_000_000, 60_000_000]);
     let trouble = pick(rng, &[0.0, 0.1, 0.4]);
     let most_new = pick(rng, &[2, 100, 400]);
+    let stop_share = pick(rng, &[0.0, 0.3]);
     let (mut acts, mut submits, mut at_ns) = (Vec::new(), BTreeMap::new(), 0);
     for id in 0..requests {
         at_ns += rng.random_range(0..=2 * mean_gap_ns);
@@ -76,6 +80,7 @@ fn draw_script(rng: &mut Pcg64) -> Script {
         let runs = [(1000 + group, rng.random_range(0..400)), (id, rng.random_range(1..150))];
         let mut submit = in_room(request(id, &runs, rng.random_range(1..=most_new)));
         submit.ignore_eos = rng.random();
+        submit.ends_after = rng.random_bool(stop_share).then(|| rng.random_range(0..most_new));
         for leg in [Leg::Prefill, Leg::Decode] {
             let late_ns = if rng.random_bool(0.3) { rng.next_u64() % 30_000_000 } else { 0 };
             acts.push((at_ns + late_ns, leg, Act::Submit(submit.clone())));
@@ -87,6 +92,14 @@ fn draw_script(rng: &mut Pcg64) -> Script {
             }
         }
         submits.insert(id, submit);
+    }
+    for leg in [Leg::Prefill, Leg::Decode] {
+        for _ in 0..pick(rng, &[0, 0, 2]) {
+            let began_ns = rng.next_u64() % (at_ns + 500_000_000);
+            let mode = pick(rng, &[PauseMode::InPlace, PauseMode::Retract]);
+            acts.push((began_ns, leg, Act::Pause(mode)));
+            acts.push((began_ns + rng.next_u64() % 100_000_000, leg, Act::Resume));
+        }
     }
     acts.sort_by_key(|(at_ns, ..)| *at_ns);
     Script { acts, submits, lossy: rng.random_bool(0.3), hop_ns: pick(rng, &[0, 0, 100_000]) }
@@ -120,9 +133,14 @@ fn judge(
         let Event::Finish { id, reason, prompt_tokens, output_tokens, .. } = event else { continue };
         let submit = &script.submits[&id.0];
         assert_eq!(*prompt_tokens as usize, submit.prompt.len());
-        let whole = if leg == Leg::Prefill { 1 } else { submit.max_new_tokens };
-        assert!(*output_tokens <= whole);
+        let stop = submit.ends_after.map(|after| after.max(1)).filter(|after| *after < submit.max_new_tokens);
+        let (whole, stop) = match leg {
+            Leg::Prefill => (1, None),
+            Leg::Decode => (submit.max_new_tokens, stop),
+        };
+        assert!(*output_tokens <= stop.unwrap_or(whole));
         assert!(*reason != FinishReason::Length || *output_tokens == whole, "{event:?}");
+        assert!(*reason != FinishReason::Stop || Some(*output_tokens) == stop, "{event:?}");
         outputs += u64::from(*output_tokens);
         assert_eq!(ended.insert(id.0, *reason), None, "{event:?} is its second end");
     }
@@ -167,8 +185,9 @@ fn whatever_happens_every_request_ends_once_on_both_sides() {
         assert_eq!(stretch.decode_events, step.decode_events, "the paces differ");
         for (id, reason) in &receiver {
             let sent = sender[id] == FinishReason::Length;
-            assert!(*reason != FinishReason::Length || sent, "{id} has KV that nobody sent");
-            sum.whole += u64::from(*reason == FinishReason::Length);
+            let is_whole = matches!(reason, FinishReason::Length | FinishReason::Stop);
+            assert!(!is_whole || sent, "{id} has KV that nobody sent");
+            sum.whole += u64::from(is_whole);
         }
         let several = [prefill.1, decode.1].iter().filter(|ranks| ranks.size > 1).count();
         sum.of_ranks += several as u64;

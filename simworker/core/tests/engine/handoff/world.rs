@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use simworker_core::{
     DpConfig, EngineConfig, EngineLoads, EngineRole, EngineTotals, Event, HandoffConfig, HandoffFault, Link,
-    Ranks, RequestId, Submit,
+    PauseMode, Ranks, RequestId, Submit,
 };
 
 use crate::support::{a100, request};
@@ -24,6 +24,8 @@ pub(super) enum Act {
     Fail(u64, HandoffFault),
     Wanted(u64),
     Arrived(u64, u32),
+    Pause(PauseMode),
+    Resume,
 }
 
 /// Both workers, what is on its way to them, and what they have said.
@@ -170,6 +172,8 @@ impl World {
             Act::Abort(id) => drop(ranks.abort(now_ns, RequestId(id), events)),
             Act::Fail(id, fault) => drop(ranks.handoff_failed(now_ns, room_of(id), fault, events)),
             Act::Wanted(id) => drop(ranks.kv_wanted(now_ns, room_of(id), events)),
+            Act::Pause(mode) => ranks.pause(now_ns, mode, events),
+            Act::Resume => ranks.resume(now_ns, events),
             Act::Arrived(id, cached) => drop(ranks.kv_arrived(now_ns, room_of(id), cached, events)),
         }
     }
@@ -191,6 +195,7 @@ impl Act {
     fn id(&self) -> u64 {
         match self {
             Self::Submit(submit) => submit.id.0,
+            Self::Pause(_) | Self::Resume => u64::MAX,
             Self::Abort(id) | Self::Fail(id, _) | Self::Wanted(id) | Self::Arrived(id, _) => *id,
         }
     }

@@ -1,6 +1,6 @@
-//! The figures of `/v1/loads`.
+//! The figures of `/v1/loads`, and when SGLang takes them.
 
-use super::{DecodeMoments, Engine};
+use super::{DecodeMoments, Scheduler};
 use crate::handoff::HandoffLoads;
 
 /// How busy an engine is: the core figures of SGLang's `/v1/loads`, with its meanings.
@@ -45,39 +45,80 @@ pub struct EngineLoads {
     pub total_prefill_busy_us: u64,
     /// Sums over decode steps since the start; none before the first that counts.
     pub decode_moments: Option<DecodeMoments>,
+    /// Tokens of KV on the host, and how many fit there; none without a second tier.
+    pub host_tokens: Option<(u64, u64)>,
     /// The queues of the hand-off.
     pub handoff: HandoffLoads,
 }
 
-impl Engine {
-    /// How busy the engine is, as of the last call that took a time.
-    #[must_use]
-    pub fn loads(&self) -> EngineLoads {
-        let scheduler = &self.scheduler;
-        let (cache, meters, totals) = (scheduler.cache(), scheduler.meters(), scheduler.totals());
-        let used = scheduler.used_tokens();
+/// The load as an engine reports it: figures of one moment, which stay the same until SGLang would take new ones.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LoadReport {
+    /// When they were taken.
+    pub at_ns: u64,
+    /// The figures.
+    pub loads: EngineLoads,
+}
+
+/// The last report, and how many decode steps have passed since.
+///
+/// SGLang's scheduler writes its load into shared memory when it begins to process a result, *before* the result
+/// changes anything: of each prefill step, of every so many decode steps; and again and again while it has
+/// nothing to do (`publish_load_snapshot` in `scheduler.py`). Everything that asks for the load reads that.
+#[derive(Debug, Default)]
+pub(super) struct Snapshots {
+    last: Option<LoadReport>,
+    decode_steps: u32,
+}
+
+// === impl Scheduler ===
+
+impl Scheduler {
+    /// The load of this moment.
+    pub(crate) fn loads(&self) -> EngineLoads {
+        let (cache, meters, totals) = (self.cache(), self.meters(), self.totals());
+        let (used, waiting_tokens) = (self.used_tokens(), self.waiting_tokens());
         EngineLoads {
-            running: scheduler.occupied() as u64,
-            waiting: scheduler.waiting_len() as u64,
-            waiting_uncached_tokens: scheduler.uncached_tokens(),
+            running: self.occupied() as u64,
+            waiting: self.waiting_len() as u64,
+            waiting_uncached_tokens: self.uncached_tokens(),
             used_tokens: used,
-            total_tokens: used + scheduler.waiting_tokens(),
+            total_tokens: used + waiting_tokens,
             // Prompts that share a cached prefix are in use once, and on the way each.
-            active_tokens: (used + scheduler.waiting_tokens()).saturating_sub(scheduler.tokens_on_the_way()),
+            active_tokens: (used + waiting_tokens).saturating_sub(self.tokens_on_the_way()),
             max_total_tokens: cache.capacity(),
-            max_running: u64::from(self.max_running),
+            max_running: u64::from(self.config.max_running),
             token_usage: used as f64 / cache.capacity() as f64,
             gen_throughput: meters.throughput(),
             cache_hit_rate: meters.hit_rate(),
-            new_token_ratio: scheduler.new_token_ratio(),
-            context_tokens: scheduler.running().context(),
+            new_token_ratio: self.new_token_ratio(),
+            context_tokens: self.running().context(),
             retracted_lately: meters.retracted_lately(),
-            free_tokens: scheduler.running().free(cache),
+            free_tokens: self.running().free(cache),
             evictable_tokens: cache.evictable(),
             total_prefill_uncached_tokens: totals.prefill_uncached_tokens,
             total_prefill_busy_us: totals.prefill_busy_ns / 1000,
             decode_moments: meters.moments(),
-            handoff: scheduler.handoff_loads(),
+            host_tokens: cache.host_usage(),
+            handoff: self.handoff_loads(),
+        }
+    }
+
+    /// The last report; the load of the start before the first.
+    pub(crate) fn reported_loads(&self) -> LoadReport {
+        self.snapshots.last.unwrap_or_else(|| LoadReport { at_ns: 0, loads: self.loads() })
+    }
+
+    /// Takes the figures anew.
+    pub(crate) fn take_snapshot(&mut self, at_ns: u64) {
+        self.snapshots = Snapshots { last: Some(LoadReport { at_ns, loads: self.loads() }), decode_steps: 0 };
+    }
+
+    /// The result of a decode step is about to be processed.
+    pub(super) fn snapshot_after_decode(&mut self, at_ns: u64) {
+        self.snapshots.decode_steps += 1;
+        if self.snapshots.decode_steps >= self.config.load_report_steps {
+            self.take_snapshot(at_ns);
         }
     }
 }
