@@ -17,8 +17,56 @@ pub struct LoadsResponse {
     pub accelerator: String,
     /// GPUs behind one data-parallel rank.
     pub num_accelerators: u32,
+    /// How many ranks there are; only older engines tell it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dp_rank_count: Option<u32>,
     /// One entry per data-parallel rank.
     pub loads: Vec<RankLoad>,
+    /// All ranks together; only older engines tell it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aggregate: Option<AggregateLoad>,
+}
+
+/// All ranks of an older engine together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct AggregateLoad {
+    /// Requests in the decode batches.
+    pub total_running_reqs: u64,
+    /// Requests in the queues.
+    pub total_waiting_reqs: u64,
+    /// Both.
+    pub total_reqs: u64,
+    /// KV tokens in use.
+    pub total_used_tokens: u64,
+    /// Used tokens and the lengths of queued requests.
+    pub total_tokens: u64,
+    /// Mean over the ranks of the used share of the KV.
+    pub avg_token_usage: f64,
+    /// Mean over the ranks of output tokens per second.
+    pub avg_throughput: f64,
+    /// Mean over the ranks of their utilization.
+    pub avg_utilization: f64,
+}
+
+impl AggregateLoad {
+    /// These ranks together.
+    #[must_use]
+    pub fn of(ranks: &[RankLoad]) -> Self {
+        let sum = |number: fn(&RankLoad) -> u64| ranks.iter().map(number).sum::<u64>();
+        let mean =
+            |number: fn(&RankLoad) -> f64| ranks.iter().map(number).sum::<f64>() / ranks.len().max(1) as f64;
+        let (running, waiting) = (sum(|rank| rank.num_running_reqs), sum(|rank| rank.num_waiting_reqs));
+        Self {
+            total_running_reqs: running,
+            total_waiting_reqs: waiting,
+            total_reqs: running + waiting,
+            total_used_tokens: sum(|rank| rank.num_used_tokens),
+            total_tokens: sum(|rank| rank.num_total_tokens),
+            avg_token_usage: mean(|rank| rank.token_usage),
+            avg_throughput: mean(|rank| rank.gen_throughput),
+            avg_utilization: mean(|rank| rank.utilization),
+        }
+    }
 }
 
 /// The load of one data-parallel rank: 18 core keys, then the sections that were asked for.
@@ -32,6 +80,9 @@ pub struct RankLoad {
     pub num_running_reqs: u64,
     /// Requests in the queue.
     pub num_waiting_reqs: u64,
+    /// Both; only older engines tell it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_total_reqs: Option<u64>,
     /// Prompt tokens of the queue that are expected to be computed, and the rest of a chunked request.
     pub num_waiting_uncached_tokens: u64,
     /// KV tokens in use: capacity − free − evictable.
@@ -307,6 +358,7 @@ mod tests {
             dp_rank,
             num_running_reqs: 3,
             num_waiting_reqs: 1,
+            num_total_reqs: None,
             num_waiting_uncached_tokens: 2048,
             num_used_tokens: 9000,
             num_total_tokens: 11_100,
@@ -333,7 +385,9 @@ mod tests {
             version: "0".into(),
             accelerator: "A100".into(),
             num_accelerators: 1,
+            dp_rank_count: None,
             loads: (0..ranks).map(rank).collect(),
+            aggregate: None,
         })
         .unwrap()
     }

@@ -1,6 +1,8 @@
 //! Response bodies of the OpenAI routes, as SGLang writes them.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+
+use crate::sglang::{CachedTokensDetails, Matched};
 
 /// The `object` of a completion and of its chunks.
 pub const TEXT_COMPLETION: &str = "text_completion";
@@ -28,6 +30,16 @@ pub struct Answer<'a, C> {
     /// Only in whole answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
+    /// SGLang's own members, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sglext: Option<SglExt>,
+}
+
+/// What SGLang tells beyond OpenAI's members.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct SglExt {
+    /// Cached prompt tokens by tier.
+    pub cached_tokens_details: CachedTokensDetails,
 }
 
 /// The forms in which `usage` is written. (Left out altogether: the chunks of a chat that carry none.)
@@ -104,12 +116,66 @@ pub struct CompletionChoice<'a> {
     pub index: u32,
     /// Its text, or the new part of it.
     pub text: &'a str,
-    /// Log probabilities, which the mock does not have.
-    pub logprobs: Option<()>,
+    /// Log-probabilities, where they were asked for.
+    pub logprobs: Option<CompletionLogprobs>,
     /// `stop`, `length`, `abort`, or `null` before the end.
     pub finish_reason: Option<&'static str>,
-    /// The stop token that matched.
-    pub matched_stop: Option<u32>,
+    /// The stop token or stop string that matched.
+    pub matched_stop: Option<Matched<'a>>,
+}
+
+/// Log-probabilities of a completion, token by token.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct CompletionLogprobs {
+    /// Where each token begins, which SGLang does not know: −1.
+    pub text_offset: Vec<i32>,
+    /// Of each token; the first of a prompt has none.
+    pub token_logprobs: Vec<Option<f64>>,
+    /// The text of each token.
+    pub tokens: Vec<String>,
+    /// The best alternatives at each place, if there are to be any.
+    pub top_logprobs: Vec<Option<TopTokens>>,
+}
+
+/// Texts of tokens and their log-probabilities, in an order of their own; an object in JSON.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TopTokens(pub Vec<(String, f64)>);
+
+impl Serialize for TopTokens {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(token, logprob)| (token, logprob)))
+    }
+}
+
+/// Log-probabilities of a chat answer.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChatLogprobs {
+    /// Token by token.
+    pub content: Vec<TokenLogprob>,
+}
+
+/// One token of a chat answer.
+#[derive(Debug, Clone, Serialize)]
+pub struct TokenLogprob {
+    /// Its text.
+    pub token: String,
+    /// The bytes of its text.
+    pub bytes: Vec<u8>,
+    /// The logarithm of its probability.
+    pub logprob: f64,
+    /// The best alternatives to it.
+    pub top_logprobs: Vec<TopLogprob>,
+}
+
+/// An alternative to a token.
+#[derive(Debug, Clone, Serialize)]
+pub struct TopLogprob {
+    /// Its text.
+    pub token: String,
+    /// The bytes of its text.
+    pub bytes: Vec<u8>,
+    /// The logarithm of its probability.
+    pub logprob: f64,
 }
 
 /// A choice of a whole chat answer.
@@ -119,15 +185,15 @@ pub struct ChatChoice<'a> {
     pub index: u32,
     /// The message.
     pub message: ChatMessage<'a>,
-    /// Log probabilities, which the mock does not have.
-    pub logprobs: Option<()>,
-    /// `stop`, `length` or `abort`.
+    /// Log-probabilities, where they were asked for.
+    pub logprobs: Option<ChatLogprobs>,
+    /// `stop`, `length`, `tool_calls` or `abort`.
     pub finish_reason: Option<&'static str>,
-    /// The stop token that matched.
-    pub matched_stop: Option<u32>,
+    /// The stop token or stop string that matched.
+    pub matched_stop: Option<Matched<'a>>,
 }
 
-/// The assistant's message. Without tool calls, as here, SGLang leaves `tool_calls` out.
+/// The assistant's message.
 #[derive(Debug, Clone, Serialize)]
 pub struct ChatMessage<'a> {
     /// `assistant`.
@@ -136,21 +202,61 @@ pub struct ChatMessage<'a> {
     pub content: &'a str,
     /// Reasoning apart from the text; the mock has none.
     pub reasoning_content: Option<&'a str>,
+    /// Calls of tools; left out where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<[ToolCall<'a>; 1]>,
+}
+
+/// A call of a tool, or in a stream what is new of it.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct ToolCall<'a> {
+    /// Its id; in a stream only in the first chunk about it.
+    pub id: Option<&'a str>,
+    /// Which of the calls of a message.
+    pub index: u32,
+    /// `function`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// What is called.
+    pub function: FunctionCall<'a>,
+}
+
+/// The function of a [`ToolCall`].
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct FunctionCall<'a> {
+    /// Its name; in a stream only in the first chunk about it.
+    pub name: Option<&'a str>,
+    /// JSON text, or the next piece of it.
+    pub arguments: &'a str,
 }
 
 /// A choice in a chunk of a chat answer.
 #[derive(Debug, Clone, Serialize)]
-pub struct ChatChunkChoice<'a> {
+pub struct ChatChunkChoice<'a, D = Delta<'a>> {
     /// Which choice.
     pub index: u32,
-    /// What is new.
-    pub delta: Delta<'a>,
-    /// Log probabilities, which the mock does not have.
-    pub logprobs: Option<()>,
-    /// `stop`, `length` or `abort` in the last chunk of the choice.
+    /// What is new: a [`Delta`] or a [`CallDelta`].
+    pub delta: D,
+    /// Log-probabilities, where they were asked for.
+    pub logprobs: Option<ChatLogprobs>,
+    /// `stop`, `length`, `tool_calls` or `abort` in the last chunk of the choice.
     pub finish_reason: Option<&'static str>,
-    /// The stop token that matched.
-    pub matched_stop: Option<u32>,
+    /// The stop token or stop string that matched.
+    pub matched_stop: Option<Matched<'a>>,
+}
+
+/// What a chunk adds to a call of a tool. SGLang writes these chunks in another way than those with text: what is not
+/// there is `null`.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct CallDelta<'a> {
+    /// Always `null`.
+    pub role: Option<()>,
+    /// Always `null`.
+    pub content: Option<()>,
+    /// Always `null`.
+    pub reasoning_content: Option<()>,
+    /// What is new of the call.
+    pub tool_calls: [ToolCall<'a>; 1],
 }
 
 /// What a chunk adds to a chat message. The default adds nothing: it is the delta of the chunk with the finish reason.

@@ -11,6 +11,9 @@ pub struct Generated<'a> {
     pub output_ids: &'a [u32],
     /// Everything else.
     pub meta_info: MetaInfo<'a>,
+    /// The tokens of the prompt, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<&'a [u32]>,
     /// Which prompt of a batch; only in streams of batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
@@ -50,8 +53,8 @@ pub struct MetaInfo<'a> {
 }
 
 /// The logarithm of a token's probability, the token, and its text, which is only there when it was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct LogProb(pub Option<f64>, pub u32, pub Option<&'static str>);
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LogProb(pub Option<f64>, pub u32, pub Option<String>);
 
 /// Log-probabilities of a prompt and of a reply, token by token. The first token of what is told of a prompt has none.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -91,8 +94,8 @@ pub struct CachedTokensDetails {
 pub enum FinishReason<'a> {
     /// A stop token or a stop string.
     Stop {
-        /// The token.
-        matched: u32,
+        /// The token or the string.
+        matched: Matched<'a>,
     },
     /// The output budget is used up.
     Length {
@@ -108,6 +111,16 @@ pub enum FinishReason<'a> {
         /// The kind of error.
         err_type: Option<&'a str>,
     },
+}
+
+/// What ended a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Matched<'a> {
+    /// A stop token, or the end of the text.
+    Token(u32),
+    /// A stop string.
+    Text(&'a str),
 }
 
 /// The error body of `/generate`.
@@ -163,9 +176,9 @@ pub struct ModelInfo<'a> {
     /// How the weights were loaded.
     pub load_format: &'static str,
     /// The reasoning parser.
-    pub reasoning_parser: Option<()>,
+    pub reasoning_parser: Option<&'a str>,
     /// The tool call parser.
-    pub tool_call_parser: Option<()>,
+    pub tool_call_parser: Option<&'a str>,
     /// `null` (the word) on a regular worker.
     pub disaggregation_mode: &'static str,
     /// Whether images are understood.

@@ -1,6 +1,7 @@
 //! The command line: from arguments to workers that run, and to an exit code.
 
 mod args;
+mod calibrate;
 mod foreign;
 
 use std::ffi::OsString;
@@ -12,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use simworker_core::EngineRole;
 
 use crate::host::{Host, StartError};
-use args::Args;
+use args::{Args, Command};
 
 /// Wrong usage.
 const EXIT_USAGE: u8 = 2;
@@ -25,6 +26,9 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return usage(&error),
     };
+    if let Some(Command::Calibrate(args)) = &args.command {
+        return calibrate::run(args);
+    }
     if let Some(warning) = warning {
         eprintln!("simworker: {warning}");
     }
@@ -42,6 +46,12 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     if host.is_disaggregated() {
         line["roles"] = host.roles().iter().map(|role| role_word(*role)).collect();
         line["bootstrap_ports"] = serde_json::json!(host.bootstrap_ports());
+    }
+    if !host.kv_events().is_empty() {
+        let endpoints = host.kv_events().iter().map(
+            |kv| serde_json::json!({ "endpoints": kv.endpoints, "replay_endpoints": kv.replay_endpoints }),
+        );
+        line["kv_events"] = endpoints.collect();
     }
     if let Some(control) = host.control() {
         line["control"] = format!("http://{control}").into();
@@ -114,9 +124,12 @@ fn start(args: &Args) -> Result<Host, StartFailure> {
     let config = args.resolve().map_err(|message| StartFailure { message, code: EXIT_USAGE })?;
     Host::start(&config).map_err(|error| {
         let code = match error {
-            StartError::Config(_) | StartError::NoSuchWorker { .. } | StartError::NoKvToSend { .. } => {
-                EXIT_USAGE
-            }
+            StartError::Config(_)
+            | StartError::NoSuchWorker { .. }
+            | StartError::NoKvToSend { .. }
+            | StartError::NoEngine { .. }
+            | StartError::NoKvEvents
+            | StartError::NothingPublished => EXIT_USAGE,
             _ => EXIT_START,
         };
         StartFailure { message: error.to_string(), code }

@@ -25,6 +25,11 @@ impl ScaledClock {
         (self.origin.elapsed().as_nanos() as f64 * self.speed) as u64
     }
 
+    /// Real time since the start in nanoseconds.
+    pub(crate) fn real_ns(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+
     /// The moment at which engine time reaches `engine_ns`; `None` if that is years away.
     pub(crate) fn instant(&self, engine_ns: u64) -> Option<Instant> {
         let wall_ns = (engine_ns as f64 / self.speed).ceil();

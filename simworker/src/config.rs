@@ -1,8 +1,14 @@
 //! What a host and its workers are made of: every value resolved.
 
+mod live;
+mod wire;
+
 use simworker_core::{DpConfig, EngineConfig, EngineRole, LoadBalance, Pace, Preset};
 
 use crate::fault::Assigned;
+pub use crate::kv::{Endpoint, KvEndpoints, KvEventsConfig};
+pub use live::LiveConfig;
+pub use wire::{Compat, Health, Http2Config, WireConfig};
 
 /// One worker.
 #[derive(Debug, Clone)]
@@ -21,10 +27,8 @@ pub struct WorkerConfig {
     pub incremental_streaming_output: bool,
     /// The OpenAI routes report cached tokens.
     pub enable_cache_report: bool,
-    /// `/health` runs a generation, as current engines do, instead of answering at once.
-    pub health_generation: bool,
-    /// The worker has `/get_load` only, as older engines do.
-    pub legacy_loads: bool,
+    /// What clients see.
+    pub wire: WireConfig,
     /// Engine time from the arrival of a request to its place in the queue (tokenising, HTTP and IPC), nanoseconds.
     pub request_overhead_ns: u64,
     /// Data-parallel ranks, at least 1; each is an engine.
@@ -36,6 +40,10 @@ pub struct WorkerConfig {
     /// Port of the bootstrap server of a prefill worker, where 0 takes a free one. Decode workers use the same port for
     /// requests that name none.
     pub bootstrap_port: u16,
+    /// What it adds to the engine's times.
+    pub live: LiveConfig,
+    /// Events about KV are published.
+    pub kv_events: Option<KvEventsConfig>,
 }
 
 impl WorkerConfig {
@@ -50,13 +58,14 @@ impl WorkerConfig {
             stream_interval: 1,
             incremental_streaming_output: false,
             enable_cache_report: true,
-            health_generation: false,
-            legacy_loads: false,
+            wire: WireConfig::mock(),
             request_overhead_ns: 0,
             dp_size: 1,
             dp_attention: false,
             load_balance: None,
             bootstrap_port: 0,
+            live: LiveConfig::default(),
+            kv_events: None,
         }
     }
 

@@ -6,35 +6,15 @@
 //! this connection, and fails at the end of what the client sends, which drops the connection with all it waits for.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use axum::serve::Listener;
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 /// Most bytes that are read ahead. The end of a connection is not seen behind more than that.
 const MOST_AHEAD: usize = 256 << 10;
-
-/// Accepts [`Connection`]s.
-#[derive(Debug)]
-pub(crate) struct Connections(pub(crate) TcpListener);
-
-impl Listener for Connections {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        let (stream, address) = Listener::accept(&mut self.0).await;
-        (Connection::new(stream), address)
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
-    }
-}
 
 /// A connection to a client.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! A process with workers: their ports, the thread that serves HTTP and the pacer.
 
 mod ports;
+mod protocols;
 mod serve;
 
 use std::io;
@@ -14,12 +15,15 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::ScaledClock;
-use crate::config::HostConfig;
+use crate::config::{HostConfig, KvEndpoints, Mode};
 use crate::fault::Assigned;
+use crate::kv::{self, Opened};
+use crate::lag::Teller;
 use crate::pacer::{Alarm, Pacer};
 use crate::worker::Worker;
 pub(crate) use ports::listen;
 use ports::{Ports, bind, bind_control, configure};
+pub(crate) use protocols::serve_connection;
 use serve::{Member, Served};
 
 /// Why a host does not start.
@@ -55,6 +59,23 @@ pub enum StartError {
         /// Why not.
         source: io::Error,
     },
+    /// The port of KV events cannot be had.
+    #[error(
+        "cannot listen on {address} for KV events: {source}; choose another endpoint in --kv-events-config, or port 0 \
+         for any free one"
+    )]
+    ListenKvEvents {
+        /// The address with its port.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// This build cannot publish.
+    #[error("--kv-events-config needs a simworker that is built with the feature kv-events")]
+    NoKvEvents,
+    /// A fault is for KV events, which nobody publishes.
+    #[error("--fault kv-events is for workers that publish KV events; choose --kv-events-config")]
+    NothingPublished,
     /// A fault is for a worker that there is not.
     #[error("--fault is for worker {index}, but there are {workers} workers, counted from 0")]
     NoSuchWorker {
@@ -75,6 +96,12 @@ pub enum StartError {
         /// The worker that was named; without one the fault is for all of them.
         worker: Option<u32>,
     },
+    /// A fault is for engines, and there are none.
+    #[error("--fault {key} is for engines, which --instant does without; leave one of them out")]
+    NoEngine {
+        /// The fault.
+        key: &'static str,
+    },
     /// The process is out of threads or files.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -84,6 +111,13 @@ impl StartError {
     fn of_bootstrap(self) -> Self {
         match self {
             Self::Listen { address, source } => Self::ListenBootstrap { address, source },
+            other => other,
+        }
+    }
+
+    pub(crate) fn of_kv_events(self) -> Self {
+        match self {
+            Self::Listen { address, source } => Self::ListenKvEvents { address, source },
             other => other,
         }
     }
@@ -110,6 +144,7 @@ pub struct Host {
     roles: Vec<EngineRole>,
     bootstrap_ports: Vec<Option<u16>>,
     control: Option<SocketAddr>,
+    kv_events: Vec<KvEndpoints>,
     stop: Option<oneshot::Sender<()>>,
     server: Option<JoinHandle<()>>,
     // Ends after the server: fields are dropped in order, and tickets of cut connections still abort.
@@ -134,13 +169,26 @@ impl Host {
         let roles: Vec<EngineRole> = roles.collect();
         let clock = ScaledClock::start(config.speed);
         let alarm = Arc::new(Alarm::default());
-        let mut served = Vec::new();
+        let teller = Arc::new(Teller::new(clock));
+        let (mut served, mut kv_events) = (Vec::new(), Vec::new());
         for (index, ((ports, role), port)) in (0..).zip(ports.into_iter().zip(&roles).zip(&bootstrap_ports)) {
             // Bounded by the requests: each has one task at most, which is begun as soon as it is there.
             let (tasks, todo) = mpsc::unbounded_channel();
             let config = configure(&config.worker, *role, *port);
-            let worker = Arc::new(Worker::new(config, index, clock, Arc::clone(&alarm), tasks)?);
-            served.push(Member { ports, worker, tasks: todo });
+            let opened = {
+                let _inside = runtime.enter();
+                config.kv_events.as_ref().map(|events| kv::open(events, index, config.dp_size)).transpose()?
+            };
+            let (publisher, kv) = match opened {
+                None => (None, Vec::new()),
+                Some(Opened { publisher, ranks, endpoints }) => {
+                    kv_events.push(endpoints);
+                    (Some(publisher), ranks)
+                }
+            };
+            let worker =
+                Arc::new(Worker::new(config, index, clock, Arc::clone(&alarm), &teller, tasks, publisher)?);
+            served.push(Member { ports, worker, tasks: todo, kv });
         }
         let workers = served.iter().map(|member| Arc::clone(&member.worker)).collect();
         let pacer = Pacer::start(clock, alarm, workers)?;
@@ -160,6 +208,7 @@ impl Host {
             roles,
             bootstrap_ports,
             control: control_address,
+            kv_events,
             stop: Some(stop),
             server: Some(server),
             _pacer: pacer,
@@ -196,6 +245,12 @@ impl Host {
         self.control
     }
 
+    /// Where the workers publish KV events, in order; empty if they do not.
+    #[must_use]
+    pub fn kv_events(&self) -> &[KvEndpoints] {
+        &self.kv_events
+    }
+
     /// The workers' addresses as URLs.
     pub fn urls(&self) -> impl Iterator<Item = String> {
         self.addresses.iter().map(|address| format!("http://{address}"))
@@ -222,6 +277,12 @@ fn check_faults(config: &HostConfig) -> Result<(), StartError> {
     for Assigned { worker, fault } in &config.watch.faults {
         if let Some(index) = worker.filter(|index| *index >= workers) {
             return Err(StartError::NoSuchWorker { index, workers });
+        }
+        if fault.is_of_engines() && config.mode != Mode::Engine {
+            return Err(StartError::NoEngine { key: fault.key() });
+        }
+        if fault.is_of_kv_events() && config.worker.kv_events.is_none() {
+            return Err(StartError::NothingPublished);
         }
         let sends = worker.map_or_else(|| (0..workers).any(is_prefill), is_prefill);
         if fault.is_of_handoffs() && !sends {

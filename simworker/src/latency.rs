@@ -1,6 +1,8 @@
 //! Latencies of requests as histograms, in engine time: what SGLang's `/metrics` shows under the same names, in its
 //! buckets (`metrics_collector.py`).
 
+use crate::quantiles::Quantiles;
+
 /// Upper bounds of the time to the first token, in seconds.
 const FIRST_TOKEN: &[f64] =
     &[0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 20.0, 40.0, 60.0, 80.0, 100.0, 200.0, 400.0];
@@ -42,15 +44,19 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    fn new(bounds: &'static [f64]) -> Self {
+    pub(crate) fn new(bounds: &'static [f64]) -> Self {
         Self { bounds, counts: vec![0; bounds.len() + 1], sum_s: 0.0 }
     }
 
     /// Observes `span_ns` so many times.
-    fn observe(&mut self, span_ns: u64, times: u64) {
-        let span_s = span_ns as f64 / 1e9;
-        self.counts[self.bounds.partition_point(|bound| *bound < span_s)] += times;
-        self.sum_s += span_s * times as f64;
+    pub(crate) fn observe(&mut self, span_ns: u64, times: u64) {
+        self.observe_value(span_ns as f64 / 1e9, times);
+    }
+
+    /// Observes a value of the unit of its bounds so many times.
+    pub(crate) fn observe_value(&mut self, value: f64, times: u64) {
+        self.counts[self.bounds.partition_point(|bound| *bound < value)] += times;
+        self.sum_s += value * times as f64;
     }
 
     /// Each bound with the number of observations up to it, `+Inf` as the last.
@@ -82,11 +88,11 @@ pub(crate) struct ByAnswer {
 }
 
 impl ByAnswer {
-    fn new(bounds: &'static [f64]) -> Self {
+    pub(crate) fn new(bounds: &'static [f64]) -> Self {
         Self { whole: Histogram::new(bounds), streamed: Histogram::new(bounds) }
     }
 
-    fn observe(&mut self, traffic: Traffic, span_ns: u64) {
+    pub(crate) fn observe(&mut self, traffic: Traffic, span_ns: u64) {
         match traffic {
             Traffic::Probe => {}
             Traffic::Whole => self.whole.observe(span_ns, 1),
@@ -102,6 +108,10 @@ pub(crate) struct Latencies {
     pub(crate) inter_token: Histogram,
     pub(crate) end_to_end: ByAnswer,
     pub(crate) queue: Histogram,
+    /// The first tokens of streams once more, exactly.
+    pub(crate) exact_first_token: Quantiles,
+    /// All later tokens once more, exactly.
+    pub(crate) exact_inter_token: Quantiles,
 }
 
 impl Default for Latencies {
@@ -111,6 +121,8 @@ impl Default for Latencies {
             inter_token: Histogram::new(INTER_TOKEN),
             end_to_end: ByAnswer::new(WHOLE),
             queue: Histogram::new(QUEUE),
+            exact_first_token: Quantiles::default(),
+            exact_inter_token: Quantiles::default(),
         }
     }
 }
@@ -119,11 +131,15 @@ impl Latencies {
     /// A request has its first token, so long after its arrival.
     pub(crate) fn first_token(&mut self, traffic: Traffic, since_arrival_ns: u64) {
         self.first_token.observe(traffic, since_arrival_ns);
+        if traffic == Traffic::Streamed {
+            self.exact_first_token.observe(since_arrival_ns, 1);
+        }
     }
 
     /// So many requests have got another token, so long after the one before.
     pub(crate) fn tokens(&mut self, gap_ns: u64, tokens: u32) {
         self.inter_token.observe(gap_ns, u64::from(tokens));
+        self.exact_inter_token.observe(gap_ns, u64::from(tokens));
     }
 
     /// A request has ended. `queue_ns` is none for one that was never scheduled.

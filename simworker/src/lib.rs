@@ -8,6 +8,7 @@
 //! A host can also answer at once from canned replies, without engines, and in both modes it can be watched and made
 //! to fail on demand, at the start ([`fault`]) or through a control port.
 
+pub mod calibrate;
 pub mod cli;
 mod clock;
 pub mod config;
@@ -17,9 +18,18 @@ mod handoff;
 pub mod host;
 mod http;
 mod instant;
+#[cfg_attr(not(feature = "kv-events"), expect(dead_code, reason = "only the sockets read what is published"))]
+mod kv;
+mod lag;
 mod latency;
 mod mailbox;
 mod pacer;
+pub mod preset_file;
+mod quantiles;
+mod reply;
+mod responses;
+mod tally;
 mod ticket;
+mod vectors;
 mod watch;
 mod worker;

@@ -2,8 +2,9 @@
 //!
 //! The pacer overwrites, the task reads: at most one state is pending whatever the speed of the reader. The task says
 //! from which count on it wants to be woken, so that a stream with an interval costs one wake-up per frame and a
-//! buffered answer only one.
+//! buffered answer only one. A count that wakes nobody takes no lock.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
@@ -30,6 +31,7 @@ pub(crate) enum Ending {
 pub(crate) struct Finish {
     pub(crate) reason: FinishReason,
     pub(crate) cached_tokens: u32,
+    pub(crate) host_tokens: u32,
     pub(crate) output_tokens: u32,
     pub(crate) retractions: u32,
 }
@@ -39,6 +41,8 @@ pub(crate) struct Finish {
 pub(crate) struct Figures {
     /// Prompt tokens served from the cache, known from the first token on.
     pub(crate) cached_tokens: u32,
+    /// Those of them that were on the host.
+    pub(crate) host_tokens: u32,
     /// How often it has been retracted.
     pub(crate) retractions: u32,
     /// Engine time from its arrival to its end, known at the end.
@@ -56,68 +60,92 @@ pub(crate) struct Progress {
     pub(crate) figures: Figures,
     /// Set once, at the end.
     pub(crate) ending: Option<Ending>,
+    /// Engine time of what the reader was woken for, if it waited.
+    pub(crate) due_ns: Option<u64>,
 }
 
 /// The mailbox.
+///
+/// The worker writes `tokens` and then reads `want`, the reader writes `want` and then reads `tokens`, all in one order
+/// that both agree on: whoever comes second sees that the reader is to be woken.
 #[derive(Debug)]
-pub(crate) struct Mailbox(Mutex<State>);
+pub(crate) struct Mailbox {
+    /// Output tokens so far. Written under the worker's lock only.
+    tokens: AtomicU32,
+    /// The count of tokens at which the reader wants to be woken; no count while it does not wait.
+    want: AtomicU32,
+    state: Mutex<State>,
+}
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
-    progress: Progress,
-    /// The count of tokens at which the reader wants to be woken.
-    want: u32,
+    figures: Figures,
+    ending: Option<Ending>,
+    due_ns: Option<u64>,
     waker: Option<Waker>,
 }
 
 impl Mailbox {
     pub(crate) fn new() -> Self {
-        let progress = Progress { tokens: 0, figures: Figures::default(), ending: None };
-        Self(Mutex::new(State { progress, want: u32::MAX, waker: None }))
+        Self { tokens: AtomicU32::new(0), want: AtomicU32::new(u32::MAX), state: Mutex::default() }
     }
 
     /// The request is on this rank.
     pub(crate) fn ranked(&self, rank: u32) {
-        self.post(|progress| progress.figures.dp_rank = rank);
+        self.state.lock().figures.dp_rank = rank;
     }
 
-    /// The request has its first token.
-    pub(crate) fn first_token(&self, cached_tokens: u32) {
-        self.post(|progress| {
-            progress.figures.cached_tokens = cached_tokens;
-            progress.tokens = progress.tokens.max(1);
-        });
+    /// The request has its first token at this engine time.
+    pub(crate) fn first_token(&self, at_ns: u64, cached_tokens: u32, host_tokens: u32) {
+        {
+            let figures = &mut self.state.lock().figures;
+            figures.cached_tokens = cached_tokens;
+            figures.host_tokens = host_tokens;
+        }
+        self.tokens(at_ns, 1);
     }
 
-    /// The request has `tokens` output tokens. The count never falls: a retracted request keeps what it produced.
-    pub(crate) fn tokens(&self, tokens: u32) {
-        self.post(|progress| progress.tokens = progress.tokens.max(tokens));
+    /// The request has so many output tokens at this engine time. The count never falls: a retracted request keeps what
+    /// it produced.
+    pub(crate) fn tokens(&self, at_ns: u64, tokens: u32) {
+        if tokens <= self.tokens.load(Ordering::SeqCst) {
+            return;
+        }
+        self.tokens.store(tokens, Ordering::SeqCst);
+        if tokens >= self.want.load(Ordering::SeqCst) {
+            self.wake(at_ns, |_| ());
+        }
     }
 
     /// The request has been retracted so often. To be said before its next tokens.
     pub(crate) fn retracted(&self, times: u32) {
-        self.post(|progress| progress.figures.retractions = times);
+        self.state.lock().figures.retractions = times;
     }
 
-    /// The request ended, `e2e_ns` of engine time after its arrival.
-    pub(crate) fn end(&self, ending: Ending, e2e_ns: u64) {
-        self.post(|progress| {
-            progress.figures.e2e_ns = Some(e2e_ns);
+    /// The request ended at this engine time, `e2e_ns` after its arrival.
+    pub(crate) fn end(&self, at_ns: u64, ending: Ending, e2e_ns: u64) {
+        self.wake(at_ns, |state| {
+            state.figures.e2e_ns = Some(e2e_ns);
             if let Ending::Finished(finish) = &ending {
-                progress.tokens = finish.output_tokens;
-                progress.figures.cached_tokens = finish.cached_tokens;
-                progress.figures.retractions = finish.retractions;
+                self.tokens.store(finish.output_tokens, Ordering::SeqCst);
+                state.figures.cached_tokens = finish.cached_tokens;
+                state.figures.host_tokens = finish.host_tokens;
+                state.figures.retractions = finish.retractions;
             }
-            progress.ending = Some(ending);
+            state.ending = Some(ending);
         });
     }
 
-    fn post(&self, change: impl FnOnce(&mut Progress)) {
+    fn wake(&self, at_ns: u64, change: impl FnOnce(&mut State)) {
         let waker = {
-            let mut state = self.0.lock();
-            change(&mut state.progress);
-            let due = state.progress.ending.is_some() || state.progress.tokens >= state.want;
-            if due { state.waker.take() } else { None }
+            let mut state = self.state.lock();
+            change(&mut state);
+            self.want.store(u32::MAX, Ordering::SeqCst);
+            let waker = state.waker.take();
+            if waker.is_some() {
+                state.due_ns = Some(at_ns);
+            }
+            waker
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -126,16 +154,27 @@ impl Mailbox {
 
     /// Ready with at least `want` tokens, or at the end.
     pub(crate) fn poll(&self, context: &Context<'_>, want: u32) -> Poll<Progress> {
-        let mut state = self.0.lock();
-        if state.progress.ending.is_some() || state.progress.tokens >= want {
-            return Poll::Ready(state.progress.clone());
+        let mut state = self.state.lock();
+        let is_due = |state: &State| state.ending.is_some() || self.tokens.load(Ordering::SeqCst) >= want;
+        if !is_due(&state) {
+            self.want.store(want, Ordering::SeqCst);
+            match &mut state.waker {
+                Some(waker) => waker.clone_from(context.waker()),
+                none => *none = Some(context.waker().clone()),
+            }
+            // They may have come before the wish was there.
+            if !is_due(&state) {
+                return Poll::Pending;
+            }
+            self.want.store(u32::MAX, Ordering::SeqCst);
+            state.waker = None;
         }
-        state.want = want;
-        match &mut state.waker {
-            Some(waker) => waker.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
-        }
-        Poll::Pending
+        Poll::Ready(Progress {
+            tokens: self.tokens.load(Ordering::SeqCst),
+            figures: state.figures,
+            ending: state.ending.clone(),
+            due_ns: state.due_ns.take(),
+        })
     }
 }
 
@@ -143,7 +182,6 @@ impl Mailbox {
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[derive(Default)]
     struct Wakes(AtomicU32);
@@ -161,18 +199,45 @@ mod tests {
         let context = Context::from_waker(&waker);
         let mailbox = Mailbox::new();
         assert!(mailbox.poll(&context, 3).is_pending());
-        mailbox.first_token(7);
-        mailbox.tokens(2);
+        mailbox.first_token(1, 7, 0);
+        mailbox.tokens(2, 2);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
-        mailbox.tokens(5);
-        mailbox.tokens(6);
+        mailbox.tokens(3, 5);
+        mailbox.tokens(4, 6);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1, "one wake-up, however much comes after it");
         let Poll::Ready(progress) = mailbox.poll(&context, 3) else {
             panic!("three were wanted, six are there")
         };
-        assert_eq!((progress.tokens, progress.figures.cached_tokens), (6, 7));
+        assert_eq!((progress.tokens, progress.figures.cached_tokens, progress.due_ns), (6, 7, Some(3)));
+        let Poll::Ready(progress) = mailbox.poll(&context, 3) else { panic!("six are there still") };
+        assert_eq!(progress.due_ns, None, "nobody waited for it");
         assert!(mailbox.poll(&context, u32::MAX).is_pending());
-        mailbox.end(Ending::Refused { status: 400, message: String::new(), by_scheduler: false }, 0);
+        mailbox.end(5, Ending::Refused { status: 400, message: String::new(), by_scheduler: false }, 0);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn no_wake_up_is_lost() {
+        let mailbox = Arc::new(Mailbox::new());
+        let writer = Arc::clone(&mailbox);
+        let writes = std::thread::spawn(move || (1..=20_000).for_each(|tokens| writer.tokens(0, tokens)));
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut seen = 0;
+        while seen < 20_000 {
+            match mailbox.poll(&Context::from_waker(&waker), seen + 1) {
+                Poll::Ready(progress) => seen = progress.tokens,
+                // Without a wake-up this would last for ever.
+                Poll::Pending => std::thread::park(),
+            }
+        }
+        writes.join().unwrap();
+    }
+
+    struct Unpark(std::thread::Thread);
+
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
     }
 }

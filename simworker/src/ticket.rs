@@ -4,30 +4,12 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use protocol::tokenizer::{Token, block_token, decode};
-use simworker_core::RequestId;
+use protocol::tokenizer::Token;
+use simworker_core::{EngineRole, FinishReason, RequestId};
 
-use crate::mailbox::{Ending, Mailbox, Progress};
+use crate::mailbox::{Ending, Finish, Mailbox, Progress};
+use crate::reply::{Matched, Reply};
 use crate::worker::Worker;
-
-/// The text that the engine answers with.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reply {
-    /// Name of the block of text.
-    pub(crate) block: u64,
-}
-
-impl Reply {
-    /// The ids of the tokens `from..to`.
-    pub(crate) fn ids(self, from: u32, to: u32) -> Vec<Token> {
-        (from..to).map(|index| block_token(self.block, index)).collect()
-    }
-
-    /// Their text.
-    pub(crate) fn text(self, from: u32, to: u32) -> String {
-        decode(&self.ids(from, to))
-    }
-}
 
 /// One request in an engine.
 #[derive(Debug)]
@@ -40,19 +22,35 @@ pub(crate) struct Ticket {
     pub(crate) prompt: Arc<[Token]>,
     pub(crate) prompt_tokens: u32,
     pub(crate) reply: Reply,
-    /// The reply's length was not asked for, so its end is an end of text and not of a budget.
-    pub(crate) ends_by_itself: bool,
     pub(crate) ended: bool,
 }
 
 impl Ticket {
-    /// Ready with at least `want` output tokens, or at the end.
-    pub(crate) fn poll(&mut self, context: &Context<'_>, want: u32) -> Poll<Progress> {
-        let progress = self.mailbox.poll(context, want);
-        if let Poll::Ready(Progress { ending: Some(_), .. }) = &progress {
-            self.ended = true;
+    /// Ready with at least `want` output tokens, or at the end. Tokens that may be the beginning of a stop string are
+    /// not told before they are not, or are the end.
+    pub(crate) fn poll(&mut self, context: &Context<'_>, mut want: u32) -> Poll<Progress> {
+        loop {
+            let progress = self.mailbox.poll(context, want);
+            if let Poll::Ready(Progress { tokens, ending, due_ns, .. }) = &progress {
+                self.ended |= ending.is_some();
+                if !self.ended && self.reply.is_held_back(*tokens) {
+                    want = tokens + 1;
+                    continue;
+                }
+                if let Some(due_ns) = due_ns {
+                    self.worker.lag.frame(*due_ns);
+                }
+            }
+            return progress;
         }
-        progress
+    }
+
+    /// What ended the reply, if it was neither its budget nor an abort.
+    pub(crate) fn matched(&self, finish: &Finish) -> Option<&Matched> {
+        // A prefill worker makes the first token for another one, and no reply of its own.
+        let is_own = self.worker.config.engine.role != EngineRole::Prefill;
+        let is_regular = matches!(finish.reason, FinishReason::Length | FinishReason::Stop);
+        self.reply.matched(finish.output_tokens).filter(|_| is_own && is_regular)
     }
 
     /// Waits for the end.

@@ -3,62 +3,105 @@
 //! Everything that changes sits behind one short lock. Whoever takes it first brings the engine up to now, step by
 //! step, so that HTTP tasks and the pacer see the same order of events; whoever leaves it publishes the next deadline.
 
+mod front;
 mod inner;
+mod readers;
 mod side;
+mod speed;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use protocol::tokenizer::{Token, mix, reply_block};
+use protocol::tokenizer::{Token, mix};
 use simworker_core::{
-    ConfigError, EngineLoads, EngineTotals, HandoffFault, Limits, LoadBalance, Ranks, RequestId,
+    CacheNames, ConfigError, EngineLoads, EngineTotals, HandoffFault, Limits, LoadBalance, PauseMode, Ranks,
+    RequestId,
 };
 use tokio::sync::{mpsc, watch};
 
 use crate::clock::{ScaledClock, unix_seconds};
 use crate::config::WorkerConfig;
 use crate::handoff::{Failed, Handoff, Life, Task};
+use crate::kv::Publisher;
+use crate::lag::{Lag, Teller};
 use crate::latency::{Latencies, Traffic};
 use crate::mailbox::Mailbox;
 use crate::pacer::Alarm;
-use crate::ticket::{Reply, Ticket};
-use inner::{Inner, Live, Surroundings};
+use crate::reply::{Reply, Wish};
+use crate::tally::Tally;
+use crate::ticket::Ticket;
+use front::Front;
+pub(crate) use inner::ToldLoads;
+use inner::{Inner, Live, Surroundings, Times};
 use side::Side;
+use speed::StepSpeed;
 
 /// One request as HTTP hands it over.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) rid: String,
     pub(crate) prompt: Arc<[Token]>,
-    pub(crate) output: Output,
-    pub(crate) ignore_eos: bool,
-    pub(crate) priority: i64,
+    pub(crate) wish: Wish,
+    pub(crate) priority: Option<i64>,
+    /// Hash of the routing key.
+    pub(crate) routing_key: Option<u64>,
+    /// No more of the prompt than this is looked up in the cache.
+    pub(crate) match_limit: Option<u32>,
     pub(crate) namespace: u64,
+    pub(crate) names: Option<Arc<CacheNames>>,
     pub(crate) traffic: Traffic,
+    /// It ends with its prefill and makes no token.
+    pub(crate) is_prefill_only: bool,
     /// The rank that the request names.
     pub(crate) rank: Option<u32>,
     /// The other side, where the worker does only a part of the work.
     pub(crate) handoff: Option<Handoff>,
 }
 
-/// How long the reply is to be.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Output {
-    /// So many tokens.
-    Tokens(u32),
-    /// Nothing was asked for: to the end of the context, or to the end of the text if that may come first.
-    Open,
+impl Job {
+    /// A request without any particulars; its id is still to be given.
+    pub(crate) fn new(prompt: Arc<[Token]>, wish: Wish) -> Self {
+        Self {
+            rid: String::new(),
+            prompt,
+            wish,
+            priority: None,
+            routing_key: None,
+            match_limit: None,
+            namespace: 0,
+            names: None,
+            traffic: Traffic::Whole,
+            is_prefill_only: false,
+            rank: None,
+            handoff: None,
+        }
+    }
 }
 
-/// Another request in flight has this id.
+/// All that a worker counts, at one moment.
 #[derive(Debug)]
-pub(crate) struct DuplicateRid;
+pub(crate) struct FullReport {
+    /// The load that each rank reported last, and its counters.
+    pub(crate) ranks: Vec<(EngineLoads, EngineTotals)>,
+    pub(crate) latencies: Latencies,
+    pub(crate) tally: Tally,
+    /// Engine time since the start of the host.
+    pub(crate) up_ns: u64,
+    pub(crate) is_paused: bool,
+}
+
+/// Another request in flight has this id, or another one of the same body.
+#[derive(Debug)]
+pub(crate) struct DuplicateRid(pub(crate) String);
 
 /// A worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) config: WorkerConfig,
+    /// The way out for KV events.
+    pub(crate) kv: Option<Arc<Publisher>>,
     /// Place in the host.
     index: u32,
     /// Wall time of the start, seconds since the epoch, as the bits of a double.
@@ -67,6 +110,8 @@ pub(crate) struct Worker {
     pub(crate) limits: Limits,
     clock: ScaledClock,
     alarm: Arc<Alarm>,
+    /// How late it is.
+    pub(crate) lag: Lag,
     /// Engine time at which something is due; `u64::MAX` when nothing is.
     deadline_ns: AtomicU64,
     /// Requests that came without an id.
@@ -82,24 +127,36 @@ impl Worker {
         index: u32,
         clock: ScaledClock,
         alarm: Arc<Alarm>,
+        teller: &Arc<Teller>,
         tasks: mpsc::UnboundedSender<Task>,
+        kv: Option<Arc<Publisher>>,
     ) -> Result<Self, ConfigError> {
         let engine = Ranks::new(config.engine.clone(), config.dp())?;
         let limits = engine.limits();
         let tells_ranks = config.dp_size > 1 && config.dp().balance != LoadBalance::FollowBootstrapRoom;
-        let inner = Inner::new(engine, Surroundings { tells_ranks, tasks });
+        let front = Front::new(config.live.token_overhead_ns, config.stream_interval);
+        let speed = StepSpeed::new(&config.live, u64::from(index));
+        let inner = Inner::new(engine, Surroundings { tells_ranks, tasks, kv: kv.clone() }, front, speed);
+        let lag = Lag::new(clock, index, config.live.tells_lag.then(|| Arc::clone(teller)));
         Ok(Self {
             config,
+            kv,
             index,
             started: AtomicU64::new(unix_seconds().to_bits()),
             limits,
             clock,
             alarm,
+            lag,
             deadline_ns: AtomicU64::new(u64::MAX),
             unnamed: AtomicU64::new(0),
             life: watch::Sender::new(Life::first(process_seed(index))),
             inner: Mutex::new(inner),
         })
+    }
+
+    /// Its place in the host.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
     }
 
     /// Wall time of the start, seconds since the epoch.
@@ -109,13 +166,14 @@ impl Worker {
 
     /// Its process dies: requests are lost, the cache and the counters are empty.
     pub(crate) fn die(&self) {
-        self.with(|inner, _| {
+        // First, so that who hears of the loss can wait for the next start.
+        self.life.send_modify(|life| life.is_up = false);
+        self.with(|inner, now_ns| {
             // The same configuration has made an engine before.
             if let Ok(engine) = Ranks::new(self.config.engine.clone(), self.config.dp()) {
-                inner.restart(engine);
+                inner.restart(now_ns, engine);
             }
         });
-        self.life.send_modify(|life| life.is_up = false);
     }
 
     /// Its process starts anew.
@@ -140,14 +198,29 @@ impl Worker {
 
     /// From now on the load that is told is that of this moment, or again the real one.
     pub(crate) fn freeze_loads(&self, is_frozen: bool) {
-        self.with(|inner, _| {
-            inner.frozen = is_frozen.then(|| inner.told_loads());
+        self.with(|inner, now_ns| {
+            inner.frozen = is_frozen.then(|| inner.told_loads(now_ns, self.clock.speed()));
         });
     }
 
-    /// The load of each rank to tell, and the moment it is of in seconds since the epoch.
-    pub(crate) fn told_loads(&self) -> (Vec<EngineLoads>, f64) {
-        self.with(|inner, _| inner.told_loads())
+    /// From now on steps take so many times as long as they should; 1 is as they should.
+    pub(crate) fn set_slowness(&self, slowness: f64) {
+        self.with(|inner, now_ns| inner.set_slowness(now_ns, slowness));
+    }
+
+    /// Requests in its queues, and on their way there.
+    pub(crate) fn queued(&self) -> u64 {
+        self.with(|inner, _| inner.queued())
+    }
+
+    /// The load of each rank to tell: what the ranks reported last.
+    pub(crate) fn told_loads(&self) -> Vec<ToldLoads> {
+        self.with(|inner, now_ns| inner.told_loads(now_ns, self.clock.speed()))
+    }
+
+    /// An answer about the load took so long.
+    pub(crate) fn has_told_loads(&self, took: Duration) {
+        self.with(|inner, _| inner.tally.told_loads(took));
     }
 
     /// When the pacer must look at this worker next, in engine time.
@@ -160,47 +233,49 @@ impl Worker {
         self.with(|_, _| ());
     }
 
-    /// Sends a request on its way. `rid` is taken until the request ends.
+    /// Sends a request on its way. Its id is taken until it ends.
     pub(crate) fn submit(self: &Arc<Self>, job: Job) -> Result<Ticket, DuplicateRid> {
-        let reply = Reply { block: reply_block(&job.prompt) };
-        let length = self.output_length(&job, reply);
-        let mailbox = Arc::new(Mailbox::new());
-        let prompt_tokens = u32::try_from(job.prompt.len()).unwrap_or(u32::MAX);
-        let (rid, prompt) = (job.rid.clone(), Arc::clone(&job.prompt));
-        let id = self.with(|inner, now_ns| {
-            let live = Live {
-                rid: job.rid.clone(),
-                mailbox: Arc::clone(&mailbox),
-                traffic: job.traffic,
-                arrived_ns: now_ns,
-                due_ns: Some(now_ns.saturating_add(self.config.request_overhead_ns)),
-                side: Side::Alone,
-            };
-            inner.enlist(job, length.tokens, live)
-        })?;
-        Ok(Ticket {
-            worker: Arc::clone(self),
-            id,
-            mailbox,
-            rid,
-            prompt,
-            prompt_tokens,
-            reply,
-            ends_by_itself: length.ends_by_itself,
-            ended: false,
+        let rid = job.rid.clone();
+        let tickets = self.submit_all(vec![job])?;
+        tickets.into_iter().next().ok_or(DuplicateRid(rid))
+    }
+
+    /// Whether these ids are free and differ from each other.
+    pub(crate) fn check_rids<'a>(&self, rids: impl Iterator<Item = &'a str>) -> Result<(), DuplicateRid> {
+        self.with(|inner, _| inner.check_rids(rids))
+    }
+
+    /// Sends requests on their way, all of them or none. Their ids are taken until they end.
+    pub(crate) fn submit_all(self: &Arc<Self>, jobs: Vec<Job>) -> Result<Vec<Ticket>, DuplicateRid> {
+        let room = |prompt: &[Token]| self.config.engine.context_len.saturating_sub(prompt.len() as u32);
+        // Before the lock is taken: stop strings are looked for in the whole reply.
+        let draft = |job: Job| {
+            let reply = Reply::new(&job.prompt, &job.wish, room(&job.prompt));
+            (job, reply)
+        };
+        let drafts: Vec<(Job, Reply)> = jobs.into_iter().map(draft).collect();
+        self.with(|inner, now_ns| {
+            inner.check_rids(drafts.iter().map(|(job, _)| job.rid.as_str()))?;
+            let tickets = drafts.into_iter().map(|(job, reply)| self.enlist(inner, now_ns, job, reply));
+            Ok(tickets.collect())
         })
     }
 
-    fn output_length(&self, job: &Job, reply: Reply) -> Length {
-        let room = self.config.engine.context_len.saturating_sub(job.prompt.len() as u32).max(1);
-        match job.output {
-            Output::Tokens(tokens) => Length { tokens, ends_by_itself: false },
-            Output::Open if job.ignore_eos => Length { tokens: room, ends_by_itself: false },
-            Output::Open => {
-                let text = length_of_text(reply);
-                Length { tokens: text.min(room), ends_by_itself: text < room }
-            }
-        }
+    fn enlist(self: &Arc<Self>, inner: &mut Inner, now_ns: u64, job: Job, reply: Reply) -> Ticket {
+        let mailbox = Arc::new(Mailbox::new());
+        let prompt_tokens = u32::try_from(job.prompt.len()).unwrap_or(u32::MAX);
+        let (rid, prompt) = (job.rid.clone(), Arc::clone(&job.prompt));
+        let live = Live {
+            rid: job.rid.clone(),
+            mailbox: Arc::clone(&mailbox),
+            traffic: job.traffic,
+            arrived_ns: now_ns,
+            due_ns: Some(now_ns.saturating_add(self.config.request_overhead_ns)),
+            side: Side::Alone,
+            times: Times::default(),
+        };
+        let id = inner.enlist(job, &reply, live);
+        Ticket { worker: Arc::clone(self), id, mailbox, rid, prompt, prompt_tokens, reply, ended: false }
     }
 
     /// An id for a request that came without one: unique, and not a function of the wall clock's resolution.
@@ -233,14 +308,30 @@ impl Worker {
         self.with(|inner, _| inner.live.is_empty() && inner.engine.flush())
     }
 
-    /// The load of each rank and its counters, at one moment.
+    /// The load that each rank reported last, and its counters.
     pub(crate) fn report(&self) -> Vec<(EngineLoads, EngineTotals)> {
-        self.with(|inner, _| inner.report())
+        self.with(|inner, now_ns| inner.report(now_ns))
     }
 
-    /// The same, and the latencies of all requests so far.
-    pub(crate) fn full_report(&self) -> (Vec<(EngineLoads, EngineTotals)>, Latencies) {
-        self.with(|inner, _| (inner.report(), inner.latencies.clone()))
+    /// The same, and the books of all requests so far.
+    pub(crate) fn full_report(&self) -> FullReport {
+        self.with(|inner, now_ns| FullReport {
+            ranks: inner.report(now_ns),
+            latencies: inner.latencies.clone(),
+            tally: inner.tally.clone(),
+            up_ns: now_ns,
+            is_paused: inner.engine.is_paused(),
+        })
+    }
+
+    /// The engine makes no more steps until [`Self::resume`].
+    pub(crate) fn pause(&self, mode: PauseMode) {
+        self.with(|inner, now_ns| inner.pause(now_ns, mode));
+    }
+
+    /// The engine goes on.
+    pub(crate) fn resume(&self) {
+        self.with(|inner, now_ns| inner.resume(now_ns));
     }
 
     /// Prefill: waits until the KV of `room` has been handed off by `rank`, and tells how many of its tokens were found
@@ -265,9 +356,9 @@ impl Worker {
         let mut inner: MutexGuard<'_, Inner> = self.inner.lock();
         // Read under the lock, so that the engine never sees time go back.
         let now_ns = self.clock.now_ns();
-        inner.catch_up(now_ns);
+        inner.catch_up(now_ns, &self.lag);
         let result = act(&mut inner, now_ns);
-        inner.deliver();
+        inner.deliver(&self.lag);
         let deadline_ns = inner.next_deadline();
         self.deadline_ns.store(deadline_ns, Ordering::Release);
         drop(inner);
@@ -291,14 +382,4 @@ impl Drop for Waits<'_> {
 /// Differs from worker to worker, and from process to process on the same ports.
 fn process_seed(index: u32) -> u64 {
     unix_seconds().to_bits() ^ mix(u64::from(index) << 32 | u64::from(std::process::id()))
-}
-
-struct Length {
-    tokens: u32,
-    ends_by_itself: bool,
-}
-
-/// How long a reply is when nobody says: 64 to 511 tokens, a function of the prompt.
-fn length_of_text(reply: Reply) -> u32 {
-    64 + (mix(reply.block) % 448) as u32
 }

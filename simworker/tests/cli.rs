@@ -112,13 +112,27 @@ fn wrong_flags_are_one_line_and_exit_code_2() {
         ("--workers 2 --prefill-workers 2", "--prefill-workers"),
         ("--load-balance-method shortest_queue", "use total_requests"),
         ("--dp-size 4 --enable-dp-attention --max-running-requests 3 --port 0", "4 ranks"),
-        ("--fault slow=1", "delay-head"),
+        ("--fault slower=1", "delay-head"),
+        ("--instant --fault slow=2 --port 0", "--fault slow is for engines"),
         ("--fault status=9", "200 to 599"),
         ("--fault 9:status=500 --port 0", "worker 9"),
         ("--fault kv-fail=on --port 0", "--fault kv-fail is for workers that send KV, and there are none"),
         ("--fault kv-delay=1s --disaggregation-mode decode --port 0", "--fault kv-delay"),
         ("--workers 2 --prefill-workers 1 --fault 1:kv-fail=on --port 0", "worker 1"),
         ("--load-balance-method follow_bootstrap_room --dp-size 2", "--disaggregation-mode"),
+        ("--radix-eviction-policy newest", "fifo, mru, filo"),
+        ("--hicache-write-policy sometimes", "write_through_selective"),
+        ("--hicache-ratio 0", "--hicache-ratio"),
+        ("--enable-hierarchical-cache --disable-radix-cache", "exclude each other"),
+        ("--kv-events-config {", "--kv-events-config"),
+        ("--kv-events-config {\"publisher\":\"kafka\"}", "allowed: \"zmq\", \"null\""),
+        ("--kv-events-config {\"publisher\":\"zmq\",\"buffer_steps\":0}", "buffer_steps is 0"),
+        (
+            "--workers 2 --kv-events-config {\"publisher\":\"zmq\",\"replay_endpoint\":\"tcp://*:5558\"}",
+            "port 5559",
+        ),
+        ("--fault kv-events=drop --port 0", "choose --kv-events-config"),
+        ("--fault kv-events=lose", "drop or swap"),
         ("--instant-interval-ms 1", "--instant"),
         ("--instant --instant-interval-ms -1", "--instant-interval-ms"),
     ];
@@ -139,6 +153,34 @@ fn a_port_in_use_is_named() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(5), "{text}");
     assert!(text.contains(&port.to_string()) && text.contains("another --port"), "{text}");
+}
+
+#[test]
+#[cfg(feature = "kv-events")]
+fn endpoints_of_kv_events_are_in_the_line_and_taken_ones_are_named() {
+    let config = |port: u16| {
+        let endpoint = format!("tcp://127.0.0.1:{port}");
+        let config = serde_json::json!({"publisher": "zmq", "endpoint": endpoint, "bind": true});
+        format!("--port 0 --workers 2 --dp-size 2 --kv-events-config {config} --exit-with-stdin")
+    };
+    let mut child = command(&config(0)).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let published = json["kv_events"].as_array().unwrap();
+    let endpoints: std::collections::BTreeSet<&str> = published
+        .iter()
+        .flat_map(|of| of["endpoints"].as_array().unwrap())
+        .map(|e| e.as_str().unwrap())
+        .collect();
+    assert_eq!((published.len(), endpoints.len()), (2, 4), "{json}");
+    let taken = endpoints.first().unwrap().rsplit_once(':').unwrap().1.parse().unwrap();
+    let output = run(&config(taken));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(5), "{text}");
+    assert!(text.contains("for KV events") && text.contains("--kv-events-config"), "{text}");
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]
@@ -173,11 +215,15 @@ fn a_command_line_for_the_real_engine_starts_a_mock() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success());
     assert_eq!(text.lines().count(), 1, "{text}");
-    for flag in ["--tp-size", "--mem-fraction-static", "--trust-remote-code", "--log-level", "--random-seed"]
-    {
+    for flag in ["--tp-size", "--mem-fraction-static", "--trust-remote-code", "--log-level"] {
         assert!(text.contains(flag), "{flag}: {text}");
     }
-    assert!(!text.contains("--enable-metrics") && !text.contains("--model-path"), "{text}");
+    assert!(
+        !text.contains("--enable-metrics")
+            && !text.contains("--random-seed")
+            && !text.contains("--model-path"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -195,6 +241,56 @@ fn as_many_files_may_be_open_as_the_system_allows() {
         panic!("{line}")
     };
     assert!(soft == hard && soft != "64", "{line}");
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
+/// Asks for streams of that many replies, with this many alternatives to each token, which make frames expensive.
+fn ask(url: &str, replies: usize, tokens: u32, alternatives: u32) -> TcpStream {
+    let texts: Vec<String> = (0..replies).map(|index| format!("prompt {index}")).collect();
+    let body = serde_json::json!({"text": texts, "stream": true, "return_logprob": alternatives > 0,
+        "top_logprobs_num": alternatives, "sampling_params": {"max_new_tokens": tokens, "ignore_eos": true}})
+    .to_string();
+    let mut connection = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
+    let head =
+        "POST /generate HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n";
+    write!(connection, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    connection
+}
+
+#[test]
+fn a_worker_in_time_says_nothing() {
+    // A step takes a second at this speed, of which 3 % are allowed.
+    let mut child = command("--port 0 --speed 0.01 --request-overhead 0s --exit-with-stdin").spawn().unwrap();
+    let urls = listening(&mut child);
+    let mut answer = String::new();
+    ask(&urls[0], 8, 4, 0).read_to_string(&mut answer).unwrap();
+    assert!(answer.matches("data: {").count() >= 16, "{answer}");
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}
+
+#[test]
+fn a_worker_beyond_its_limit_says_so() {
+    let mut child = command("--port 0 --speed 5 --enable-metrics --exit-with-stdin").spawn().unwrap();
+    let urls = listening(&mut child);
+    let url = urls[0].clone();
+    let (tell, told) = std::sync::mpsc::channel();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
+    for _ in 0..4 {
+        let mut connection = ask(&url, 16, 2000, 20);
+        // It ends when the worker does.
+        std::thread::spawn(move || std::io::copy(&mut connection, &mut std::io::sink()));
+    }
+    let line = told.recv_timeout(std::time::Duration::from_secs(60)).expect("a line about being late");
+    assert!(line.starts_with("simworker: worker 0 is late: its frames leave"), "{line}");
+    assert!(line.contains("more than 2.0 ms") && line.contains("--speed"), "{line}");
+    let metrics = get(&url, "/metrics");
+    let late = metrics.lines().find(|line| line.starts_with("simworker_saturated_seconds_total")).unwrap();
+    assert!(late.rsplit(' ').next().unwrap().parse::<f64>().unwrap() >= 1.0, "{late}");
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
 }

@@ -1,20 +1,27 @@
 //! What is typed, and what it means. Flags have SGLang's names where SGLang has them.
 
+mod cache;
+mod live;
+mod preset;
 mod resolve;
+mod schedule;
 #[cfg(test)]
 mod tests;
+mod wire;
 mod words;
 
-use clap::Parser;
-use simworker_core::cache::Eviction;
-use simworker_core::{EngineRole, Link, PRESETS, Preset, Schedule};
+use clap::{Parser, Subcommand};
+use simworker_core::{EngineRole, Link, PRESETS};
 
+use super::calibrate::CalibrateArgs;
 use crate::config::BOOTSTRAP_PORT;
-use crate::fault::{self, Assigned};
-use words::{
-    Balance, default_chunk, defaults, evictions, handoff, links, parse_balance, parse_interval,
-    parse_overhead, parse_speed, presets, roles, schedules,
-};
+use crate::fault;
+use cache::CacheArgs;
+use live::LiveArgs;
+use preset::{Chosen, PresetParser};
+use schedule::ScheduleArgs;
+use wire::WireArgs;
+use words::{Balance, handoff, links, parse_balance, parse_interval, roles};
 
 /// What follows the list of flags.
 fn after_help() -> String {
@@ -39,14 +46,17 @@ Other common flags of sglang.launch_server that change nothing a client sees (--
 --trust-remote-code, --log-level and the like) are accepted and ignored with a warning.
 
 Exit codes:
-  0  help or version was asked for, or standard input closed with --exit-with-stdin
+  0  help or version was asked for, standard input closed with --exit-with-stdin, or calibrate is done
+  1  calibrate has failed
   2  wrong usage
   5  the workers could not start: a port in use, an unknown host";
 
 /// Mock SGLang workers: real endpoints, emulated engines.
 #[derive(Debug, Parser)]
-#[command(name = "simworker", version, after_help = after_help())]
+#[command(name = "simworker", version, after_help = after_help(), args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
     /// Workers in this process, each with its own port and engine.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: u32,
@@ -56,82 +66,9 @@ pub(super) struct Args {
     /// Port of the first worker, the next ones follow; 0 takes free ports.
     #[arg(long, value_name = "PORT", default_value_t = 30000)]
     port: u16,
-    /// Model and hardware.
-    #[arg(long, value_name = "NAME", default_value = PRESETS[0].name, value_parser = presets())]
-    preset: &'static Preset,
-    /// KV capacity in tokens [default: the preset's].
-    #[arg(long, alias = "max-total-tokens", value_name = "TOKENS")]
-    kv_tokens: Option<u64>,
-    /// Tokens per KV page.
-    #[arg(long, value_name = "TOKENS", default_value_t = defaults().page_size)]
-    page_size: u32,
-    /// Order of the waiting requests.
-    #[arg(long, value_name = "POLICY", default_value = defaults().schedule.label(), value_parser = schedules())]
-    schedule_policy: Schedule,
-    /// Most tokens of a prefill step; -1 never cuts a prompt.
-    #[arg(long, value_name = "TOKENS", default_value_t = default_chunk(), allow_negative_numbers = true,
-        value_parser = clap::value_parser!(i64).range(-1..=i64::from(u32::MAX)))]
-    chunked_prefill_size: i64,
-    /// Under lpm: share what a half computed prompt has so far before the queue is ordered, as SGLang does, so that
-    /// requests with its prefix go first for the part that is there and compute the rest again. Without this flag it
-    /// is shared after, and they wait for the whole prefix.
-    #[arg(long)]
-    share_chunks_first: bool,
-    /// Tokens after which a prefill step takes no further request.
-    #[arg(long, value_name = "TOKENS", default_value_t = defaults().max_prefill_tokens)]
-    max_prefill_tokens: u32,
-    /// Most requests that run at once [default: by KV and context, as SGLang does].
-    #[arg(long, value_name = "N")]
-    max_running_requests: Option<u32>,
-    /// Most requests that wait [default: no limit].
-    #[arg(long, value_name = "N")]
-    max_queued_requests: Option<u32>,
-    /// Which cached tokens go first.
-    #[arg(long, value_name = "POLICY", default_value = defaults().eviction.label(), value_parser = evictions())]
-    radix_eviction_policy: Eviction,
-    /// Nothing is ever found in the cache.
-    #[arg(long)]
-    disable_radix_cache: bool,
-    /// The results of a step are known when it ends, not one step later.
-    #[arg(long)]
-    disable_overlap_schedule: bool,
-    /// Context length in tokens [default: the preset's].
-    #[arg(long, value_name = "TOKENS")]
-    context_length: Option<u32>,
-    /// Reservation for unfinished output at admission.
-    #[arg(long, value_name = "FACTOR", default_value_t = defaults().conservativeness)]
-    schedule_conservativeness: f64,
-    /// Tokens per frame of a stream.
-    #[arg(long, value_name = "TOKENS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    stream_interval: u32,
-    /// /generate streams deltas instead of the whole text so far.
-    #[arg(long, alias = "stream-output")]
-    incremental_streaming_output: bool,
-    /// The OpenAI routes report cached tokens.
-    #[arg(long)]
-    enable_cache_report: bool,
-    /// Accepted for SGLang's sake: /metrics is always there.
-    #[arg(long)]
-    enable_metrics: bool,
-    /// /health runs a generation, as SGLang does by default since 0.5; without this flag it answers at once
-    /// (/health_generate always generates).
-    #[arg(long)]
-    health_generation: bool,
-    /// Serve /get_load only, as older engines do, and not /v1/loads.
-    #[arg(long)]
-    legacy_loads: bool,
-    /// Engine seconds per real second, 0.001 to 10000.
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = parse_speed)]
-    speed: f64,
-    /// Engine time from a request's arrival to its place in the queue.
-    #[arg(long = "request-overhead", value_name = "DURATION", default_value = "3ms", value_parser = parse_overhead)]
-    request_overhead_ns: u64,
-    /// Name or path of the model, as /model_info shows it [default: the preset's model].
-    #[arg(long, alias = "model", value_name = "NAME")]
-    model_path: Option<String>,
-    /// Name the model is served under [default: --model-path].
-    #[arg(long, value_name = "NAME")]
-    served_model_name: Option<String>,
+    /// Model and hardware: a name, or a file that `simworker calibrate` has written.
+    #[arg(long, value_name = "NAME", default_value = PRESETS[0].name, value_parser = PresetParser)]
+    preset: Chosen,
     /// Data-parallel ranks of each worker: engines behind one port.
     #[arg(long, aliases = ["data-parallel-size", "dp"], value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -169,21 +106,21 @@ pub(super) struct Args {
     #[arg(long = "instant-interval-ms", value_name = "MS", default_value = "0", requires = "instant",
         allow_negative_numbers = true, value_parser = parse_interval)]
     instant_interval_ns: u64,
-    /// Something that goes wrong from the start, as KEY=VALUE or, on one worker counted from 0, INDEX:KEY=VALUE; may
-    /// be repeated. See below.
-    #[arg(long, value_name = "[INDEX:]KEY=VALUE", value_parser = Assigned::parse)]
-    fault: Vec<Assigned>,
-    /// Decides which requests a fault with a probability hits.
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
-    fault_seed: u64,
-    /// Port of the control API, which shows what workers saw and sets faults; 0 takes a free one. It is in the line
-    /// that is printed at the start.
-    #[arg(long, value_name = "PORT")]
-    control_port: Option<u16>,
-    /// Address of the control API, which has no authentication.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", requires = "control_port")]
-    control_host: String,
     /// Exit when standard input closes.
     #[arg(long)]
     pub(super) exit_with_stdin: bool,
+    #[command(flatten)]
+    schedule: ScheduleArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
+    #[command(flatten)]
+    wire: WireArgs,
+    #[command(flatten)]
+    live: LiveArgs,
+}
+
+/// What else the binary does.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    Calibrate(CalibrateArgs),
 }

@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn errors_name_key_value_and_what_is_allowed() {
         for (text, words) in [
-            ("slow=3", &["slow", "delay-head"][..]),
+            ("slower=3", &["slower", "delay-head", "slow-read"][..]),
             ("status", &["KEY=VALUE"]),
             ("status=9", &["status", "9", "200 to 599"]),
             ("status=503,times=x", &["times=x", "a number of requests"]),

@@ -5,6 +5,7 @@
 //! (a delay and a reset), and of two with the same effect the first one that still applies counts.
 
 mod form;
+mod kind;
 mod plan;
 mod table;
 
@@ -16,11 +17,12 @@ use protocol::tokenizer::mix;
 
 pub use form::{Assigned, FaultError};
 pub(crate) use form::{from_json, merge, to_json};
+pub use kind::{Garbage, Kind, Lie, Mangle, Refuse, Skew};
 pub use plan::Point;
 pub(crate) use plan::{Cut, HandoffPlan, How, Plan, StatusAnswer};
-pub(crate) use table::is_of_handoffs;
-pub use table::{Kind, Lie, Refuse, help};
+pub use table::help;
 use table::{Row, Scope};
+pub(crate) use table::{is_of_engines, is_of_handoffs};
 
 /// A fault with all that was said about it.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,9 +40,19 @@ impl Fault {
         self.row.key
     }
 
+    /// Whether it is about an engine.
+    pub(crate) fn is_of_engines(&self) -> bool {
+        is_of_engines(self.row.key)
+    }
+
     /// Whether it is about the KV that a prefill worker sends.
     pub(crate) fn is_of_handoffs(&self) -> bool {
         is_of_handoffs(self.row.key)
+    }
+
+    /// Whether it is about published KV events.
+    pub(crate) fn is_of_kv_events(&self) -> bool {
+        self.row.scope == Scope::KvEvents
     }
 }
 
@@ -104,12 +116,12 @@ impl Faults {
         act(&mut self.inner.lock().active)
     }
 
-    /// What is to happen to this request. Counts it where that matters.
-    pub(crate) fn plan(&self, method: &Method, path: &str) -> Plan {
+    /// What is to happen to this request. Counts it where that matters. `queued` tells the length of the worker's queue.
+    pub(crate) fn plan(&self, method: &Method, path: &str, queued: &dyn Fn() -> u64) -> Plan {
         let mut plan = Plan::default();
         self.apply(
             |row, options| row.scope.covers(method, path, options.path.as_deref()),
-            |Fault { kind, options, .. }, hits| kind.plan(options, hits, &mut plan),
+            |Fault { kind, options, .. }, hits| kind.plan(options, hits, queued, &mut plan),
         );
         plan
     }
@@ -118,6 +130,13 @@ impl Faults {
     pub(crate) fn plan_handoff(&self) -> HandoffPlan {
         let mut plan = HandoffPlan::default();
         self.apply(|row, _| row.scope == Scope::Handoffs, |fault, _| fault.kind.plan_handoff(&mut plan));
+        plan
+    }
+
+    /// What is to happen to this batch of KV events. Counts it where that matters.
+    pub(crate) fn plan_kv_batch(&self) -> Option<Mangle> {
+        let mut plan = None;
+        self.apply(|row, _| row.scope == Scope::KvEvents, |fault, _| fault.kind.plan_kv_batch(&mut plan));
         plan
     }
 
@@ -145,6 +164,11 @@ impl Faults {
     /// Whether the process is gone.
     pub(crate) fn dead(&self) -> bool {
         self.find(|kind| (*kind == Kind::Die).then_some(())).is_some()
+    }
+
+    /// How many times as long as it should a step takes.
+    pub(crate) fn slowness(&self) -> f64 {
+        self.find(|kind| if let Kind::Slow(factor) = kind { Some(*factor) } else { None }).unwrap_or(1.0)
     }
 
     /// Whether loads keep their values.
@@ -178,14 +202,14 @@ mod tests {
     #[test]
     fn times_are_counted_and_then_the_next_fault_applies() {
         let faults = faults(&["status=503,times=2", "status=500"]);
-        let status = || faults.plan(&Method::POST, "/generate").status.unwrap().status;
+        let status = || faults.plan(&Method::POST, "/generate", &|| 0).status.unwrap().status;
         assert_eq!([status(), status(), status()], [503, 503, 500]);
     }
 
     #[test]
     fn a_fault_covers_bodies_or_its_path() {
         let faults = faults(&["status=503", "delay-head=1s,path=/v1/models"]);
-        let plan = |method, path| faults.plan(&method, path);
+        let plan = |method, path| faults.plan(&method, path, &|| 0);
         assert!(plan(Method::POST, "/generate").status.is_some());
         assert_eq!(plan(Method::GET, "/server_info"), Plan::default());
         assert_eq!(plan(Method::GET, "/v1/models").delay_head, Some(Duration::from_secs(1)));
@@ -193,8 +217,11 @@ mod tests {
 
     #[test]
     fn effects_combine() {
-        let plan = faults(&["delay-chunk=1ms", "reset=3chunks", "close-after-answer=on"])
-            .plan(&Method::POST, "/v1/completions");
+        let plan = faults(&["delay-chunk=1ms", "reset=3chunks", "close-after-answer=on"]).plan(
+            &Method::POST,
+            "/v1/completions",
+            &|| 0,
+        );
         assert_eq!(plan.delay_chunk, Some(Duration::from_millis(1)));
         assert_eq!(plan.cut, Some(Cut { point: Point::Chunks(3), how: How::Reset }));
         assert!(plan.close_after);
@@ -203,10 +230,17 @@ mod tests {
     #[test]
     fn probability_is_a_share() {
         let faults = faults(&["status=503,probability=0.25"]);
-        let hits = (0..4000).filter(|_| faults.plan(&Method::POST, "/").status.is_some()).count();
+        let hits = (0..4000).filter(|_| faults.plan(&Method::POST, "/", &|| 0).status.is_some()).count();
         assert!((900..1100).contains(&hits), "{hits}");
         let never = self::faults(&["status=503,probability=0"]);
-        assert_eq!(never.plan(&Method::POST, "/"), Plan::default());
+        assert_eq!(never.plan(&Method::POST, "/", &|| 0), Plan::default());
+    }
+
+    #[test]
+    fn rejections_go_by_the_queue_and_only_they_count() {
+        let faults = faults(&["reject-above=2,times=2,retry-after=1"]);
+        let rejected = |queued: u64| faults.plan(&Method::POST, "/generate", &|| queued).status.is_some();
+        assert_eq!([0, 1, 2, 1, 7, 9].map(rejected), [false, false, true, false, true, false]);
     }
 
     #[test]

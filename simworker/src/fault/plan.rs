@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Lie;
+use super::{Garbage, Lie, Skew};
 
 /// All that faults do to one request.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -12,6 +12,12 @@ pub(crate) struct Plan {
     pub(crate) status: Option<StatusAnswer>,
     pub(crate) cut: Option<Cut>,
     pub(crate) lie: Option<Lie>,
+    /// How far the clock of loads is off.
+    pub(crate) skew: Option<Skew>,
+    /// Bytes of the request's body that are read in a second.
+    pub(crate) read_rate: Option<u64>,
+    /// What is wrong with the answer's body.
+    pub(crate) garbage: Option<Garbage>,
     /// The connection is closed after the answer.
     pub(crate) close_after: bool,
 }

@@ -1,74 +1,14 @@
-//! The faults there are. A new one is a variant of [`Kind`] with what it does to a [`Plan`] (or, for a fault of a whole
-//! worker, a question that [`super::Faults`] answers), and a row of [`ROWS`].
+//! The faults there are. A new one is a variant of [`Kind`] with what it does to a [`Plan`](super::Plan) (or, for a fault of
+//! a whole worker, a question that [`super::Faults`] answers), and a row of [`ROWS`].
 
 use std::fmt;
 use std::time::Duration;
 
 use hyper::Method;
 use protocol::duration;
-use serde_json::{Map, Value};
 
-use super::Options;
-use super::plan::{Cut, HandoffPlan, How, Plan, Point, StatusAnswer};
-
-/// A fault, with its value.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Kind {
-    /// The response head comes so much later.
-    DelayHead(Duration),
-    /// So much time before each chunk of a body but the first.
-    DelayChunk(Duration),
-    /// From this point on the connection is silent, and stays open.
-    Stall(Point),
-    /// At this point the connection is reset.
-    Reset(Point),
-    /// At this point the connection is closed.
-    Close(Point),
-    /// The answer is this status.
-    Status(u16),
-    /// Nobody listens.
-    Refuse(Refuse),
-    /// Connections without a request for so long are closed.
-    IdleClose(Duration),
-    /// Connections are closed after an answer that did not say so.
-    CloseAfterAnswer,
-    /// Health checks are answered by this pattern: a status and how many checks get it, over and over.
-    Health(Vec<(u16, u32)>),
-    /// Loads are not what they should be.
-    Loads(Lie),
-    /// A transfer of KV from this worker fails.
-    KvFail,
-    /// KV from this worker arrives so much later.
-    KvDelay(Duration),
-    /// The process is gone.
-    Die,
-}
-
-/// Who is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refuse {
-    /// Who connects.
-    New,
-    /// Those who are connected too: their connections are reset.
-    All,
-}
-
-/// What is told in place of the loads.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Lie {
-    /// The values of the moment at which this was set.
-    Frozen,
-    /// A text that is no JSON.
-    Garbage,
-    /// All counts below zero.
-    Negative,
-    /// Nothing, for ever.
-    Hang,
-    /// This status.
-    Status(u16),
-    /// These members, in every rank's entry.
-    Given(Map<String, Value>),
-}
+use super::kind::{Garbage, Kind, Lie, Mangle, Refuse, Skew};
+use super::plan::Point;
 
 /// What a fault is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +21,8 @@ pub(super) enum Scope {
     Loads,
     /// Hand-offs of KV to decode workers.
     Handoffs,
+    /// Batches of KV events.
+    KvEvents,
     /// The worker as a whole.
     Worker,
 }
@@ -141,6 +83,7 @@ impl PartialEq for Row {
     }
 }
 
+const SLOW: &str = "slow";
 const A_DURATION: &str = "a duration such as 50ms";
 const A_POINT: &str = "arrival (or 0: before the body is read), request (after the body, before the head), head, \
     a number of body bytes, or a number of body chunks such as 3chunks";
@@ -256,12 +199,70 @@ pub(super) const ROWS: &[Row] = &[
         read: |text| span(text).map(Kind::KvDelay),
     },
     Row {
+        key: "kv-events",
+        allowed: "drop or swap",
+        help: "published batches of KV events are lost, or told after the next one; a replay has them all in order",
+        scope: Scope::KvEvents,
+        takes: OF_ROUTES,
+        read: |text| match text {
+            "drop" => Some(Kind::KvEvents(Mangle::Drop)),
+            "swap" => Some(Kind::KvEvents(Mangle::Swap)),
+            _ => None,
+        },
+    },
+    Row {
         key: "die",
         allowed: "on",
         help: "the process is gone with all its ports and requests; without the fault it starts anew",
         scope: Scope::Worker,
         takes: &[],
         read: |text| (text == "on").then_some(Kind::Die),
+    },
+    Row {
+        key: SLOW,
+        allowed: "a factor from 0.01 to 1000, above 1 for slower",
+        help: "steps of the engine take so many times as long, from the next one on",
+        scope: Scope::Worker,
+        takes: &[],
+        read: |text| text.parse().ok().filter(|factor| (0.01..=1e3).contains(factor)).map(Kind::Slow),
+    },
+    Row {
+        key: "slow-read",
+        allowed: "bytes per second, at least 1",
+        help: "bodies of requests are read no faster than that",
+        scope: Scope::Requests,
+        takes: OF_REQUESTS,
+        read: |text| text.parse().ok().filter(|rate| *rate > 0).map(Kind::SlowRead),
+    },
+    Row {
+        key: "garbage",
+        allowed: "json or sse",
+        help: "with json, JSON is broken in whole answers and in the events of streams; with sse, the events of \
+               streams are broken: a field of another name, bytes that are no UTF-8, no empty line after it, in turn",
+        scope: Scope::Requests,
+        takes: OF_REQUESTS,
+        read: |text| match text {
+            "json" => Some(Kind::Garbage(Garbage::Json)),
+            "sse" => Some(Kind::Garbage(Garbage::Sse)),
+            _ => None,
+        },
+    },
+    Row {
+        key: "reject-above",
+        allowed: "a number of requests",
+        help: "requests that would make the queue longer than that are answered with 503, with the options body= and \
+               retry-after=",
+        scope: Scope::Requests,
+        takes: &OptionKey::ALL,
+        read: |text| text.parse().ok().map(Kind::RejectAbove),
+    },
+    Row {
+        key: "loads-skew",
+        allowed: "a duration with a sign, such as +5s or -300ms",
+        help: "times in loads are so much later or earlier than it is",
+        scope: Scope::Loads,
+        takes: OF_ROUTES,
+        read: |text| skew(text).map(Kind::LoadsSkew),
     },
 ];
 
@@ -273,6 +274,11 @@ pub(super) fn row(key: &str) -> Option<&'static Row> {
 /// Whether the fault with this key is about the KV that a prefill worker sends.
 pub(crate) fn is_of_handoffs(key: &str) -> bool {
     row(key).is_some_and(|row| row.scope == Scope::Handoffs)
+}
+
+/// Whether the fault with this key is about an engine, which workers with canned replies do not have.
+pub(crate) fn is_of_engines(key: &str) -> bool {
+    key == SLOW
 }
 
 /// All keys, for messages.
@@ -288,6 +294,13 @@ pub fn help() -> String {
 
 fn span(text: &str) -> Option<Duration> {
     duration::parse_ns(text).ok().map(Duration::from_nanos)
+}
+
+fn skew(text: &str) -> Option<Skew> {
+    match text.strip_prefix('-') {
+        Some(text) => span(text).map(Skew::Behind),
+        None => span(text.strip_prefix('+')?).map(Skew::Ahead),
+    }
 }
 
 fn status(text: &str) -> Option<u16> {
@@ -322,7 +335,7 @@ impl Scope {
     /// Whether a request is of this scope.
     pub(super) fn covers(self, method: &Method, path: &str, filter: Option<&str>) -> bool {
         match self {
-            Self::Worker | Self::Handoffs => false,
+            Self::Worker | Self::Handoffs | Self::KvEvents => false,
             Self::Health => matches!(path, "/health" | "/health_generate"),
             Self::Loads => matches!(path, "/v1/loads" | "/get_load"),
             Self::Requests => match filter {
@@ -333,65 +346,10 @@ impl Scope {
     }
 }
 
-impl Kind {
-    /// Adds what this fault does to a request, unless a fault before it does the like; whether it was added.
-    /// `hits` is how many requests it has been added to.
-    pub(super) fn plan(&self, options: &Options, hits: u64, plan: &mut Plan) -> bool {
-        match self {
-            Self::DelayHead(span) => set(&mut plan.delay_head, *span),
-            Self::DelayChunk(span) => set(&mut plan.delay_chunk, *span),
-            Self::Stall(point) => set(&mut plan.cut, Cut { point: *point, how: How::Stall }),
-            Self::Reset(point) => set(&mut plan.cut, Cut { point: *point, how: How::Reset }),
-            Self::Close(point) => set(&mut plan.cut, Cut { point: *point, how: How::Close }),
-            Self::Status(status) => {
-                let (body, retry_after) = (options.body.clone(), options.retry_after.clone());
-                set(&mut plan.status, StatusAnswer { key: "status", status: *status, body, retry_after })
-            }
-            Self::CloseAfterAnswer => !std::mem::replace(&mut plan.close_after, true),
-            Self::Health(pattern) => match check(pattern, hits) {
-                200 => true,
-                status => set(&mut plan.status, StatusAnswer::bare("health", status)),
-            },
-            Self::Loads(Lie::Status(status)) => set(&mut plan.status, StatusAnswer::bare("loads", *status)),
-            Self::Loads(lie) => set(&mut plan.lie, lie.clone()),
-            Self::Refuse(_) | Self::IdleClose(_) | Self::Die | Self::KvFail | Self::KvDelay(_) => false,
-        }
-    }
-
-    /// Adds what this fault does to a hand-off, unless a fault before it does the like; whether it was added.
-    pub(super) fn plan_handoff(&self, plan: &mut HandoffPlan) -> bool {
-        match self {
-            Self::KvFail => !std::mem::replace(&mut plan.fails, true),
-            Self::KvDelay(span) => set(&mut plan.delay, *span),
-            _ => false,
-        }
-    }
-}
-
-fn set<T>(slot: &mut Option<T>, value: T) -> bool {
-    let is_free = slot.is_none();
-    if is_free {
-        *slot = Some(value);
-    }
-    is_free
-}
-
-/// The status of check number `number` in a pattern that repeats.
-fn check(pattern: &[(u16, u32)], number: u64) -> u16 {
-    let whole: u64 = pattern.iter().map(|(_, count)| u64::from(*count)).sum();
-    let mut place = number % whole.max(1);
-    for (status, count) in pattern {
-        match place.checked_sub(u64::from(*count)) {
-            Some(rest) => place = rest,
-            None => return *status,
-        }
-    }
-    200
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault::kind::check;
 
     #[test]
     fn patterns_repeat() {
@@ -414,7 +372,15 @@ mod tests {
             ("close-after-answer", "off"),
             ("kv-fail", "1"),
             ("kv-delay", "soon"),
+            ("kv-events", "lose"),
             ("die", "hard"),
+            ("slow", "0"),
+            ("slow", "nan"),
+            ("slow-read", "0"),
+            ("garbage", "xml"),
+            ("reject-above", "-1"),
+            ("loads-skew", "5s"),
+            ("loads-skew", "+soon"),
         ] {
             assert_eq!((row(key).unwrap().read)(value), None, "{key}={value}");
         }

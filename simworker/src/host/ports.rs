@@ -66,6 +66,7 @@ pub(super) fn configure(
 ) -> WorkerConfig {
     let mut config = config.clone();
     config.engine.role = role;
+    config.engine.kv_events = config.kv_events.as_ref().map(|events| events.naming);
     let or_usual = if config.bootstrap_port == 0 { BOOTSTRAP_PORT } else { config.bootstrap_port };
     config.bootstrap_port = bootstrap_port.unwrap_or(or_usual);
     config

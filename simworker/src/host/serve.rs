@@ -1,25 +1,28 @@
 //! What is served on the ports of a host.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::server::conn::http1;
+use axum::Router;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use super::ports::{Ports, PrefillPorts};
+use super::protocols::serve_connection;
 use crate::clock::ScaledClock;
-use crate::config::{Mode, WatchConfig};
-use crate::connection::Connections;
+use crate::config::{Http2Config, Mode, WatchConfig};
+use crate::connection::Connection;
 use crate::fault::{Fault, Faults};
 use crate::handoff::{self, RankPort, Task};
 use crate::http;
 use crate::instant::CannedWorker;
+use crate::kv;
+use crate::kv::ports::RankPorts;
 use crate::watch::{self, Station, Subject};
 use crate::worker::Worker;
 
@@ -37,6 +40,8 @@ pub(super) struct Member {
     pub(super) ports: Ports,
     pub(super) worker: Arc<Worker>,
     pub(super) tasks: mpsc::UnboundedReceiver<Task>,
+    /// What the ranks publish KV events through.
+    pub(super) kv: Vec<RankPorts>,
 }
 
 impl Served {
@@ -44,9 +49,10 @@ impl Served {
     pub(super) fn spawn(self) {
         let Self { members, control, mode, watch, clock } = self;
         let mut stations = Vec::new();
-        for (index, Member { ports: Ports { http, prefill }, worker, tasks }) in (0..).zip(members) {
+        for (index, Member { ports: Ports { http, prefill }, worker, tasks, kv }) in (0..).zip(members) {
             // The address of a bound socket.
             let Ok(address) = http.local_addr() else { continue };
+            kv::spawn(kv, &worker.life());
             let station = serve_http(http, address, &worker, index, mode, &watch, control.is_some());
             let bootstrap = prefill.and_then(|ports| {
                 let at = ports.bootstrap.local_addr().ok()?;
@@ -77,8 +83,8 @@ fn serve_http(
     let routes = http::routes(Arc::clone(worker));
     if watch.is_off() {
         match canned {
-            Some(canned) => drop(tokio::spawn(answer_at_once(listener, canned))),
-            None => drop(tokio::spawn(async move { axum::serve(Connections(listener), routes).await })),
+            Some(canned) => drop(tokio::spawn(answer_at_once(listener, canned, worker.config.wire.http2))),
+            None => drop(tokio::spawn(answer_by_engine(listener, routes, worker.config.wire.http2))),
         }
         return None;
     }
@@ -114,7 +120,8 @@ fn canned(mode: Mode, index: u32, worker: &Arc<Worker>) -> Option<Arc<CannedWork
     let Mode::Instant { interval_ns } = mode else { return None };
     let (model, interval) = (&worker.config.served_model_name, Duration::from_nanos(interval_ns));
     let routes = http::routes(Arc::clone(worker));
-    Some(Arc::new(CannedWorker::new(model, index, worker.started(), interval, routes)))
+    let wire = worker.config.wire.clone();
+    Some(Arc::new(CannedWorker::new(model, index, worker.started(), interval, wire, routes)))
 }
 
 fn faults_of(watch: &WatchConfig, index: u32) -> Vec<Fault> {
@@ -122,26 +129,37 @@ fn faults_of(watch: &WatchConfig, index: u32) -> Vec<Fault> {
     of.map(|assigned| assigned.fault.clone()).collect()
 }
 
+/// Serves an engine's routes.
+async fn answer_by_engine(listener: TcpListener, routes: Router, http2: Option<Http2Config>) {
+    accept(listener, move |stream| {
+        let service = TowerToHyperService::new(routes.clone());
+        tokio::spawn(serve_connection(Connection::new(stream), service, http2, pending()));
+    })
+    .await;
+}
+
 /// Serves canned replies with as little as possible in between.
-async fn answer_at_once(listener: TcpListener, canned: Arc<CannedWorker>) {
+async fn answer_at_once(listener: TcpListener, canned: Arc<CannedWorker>, http2: Option<Http2Config>) {
+    accept(listener, move |stream| {
+        // A connection that refuses the option still works.
+        let _ = stream.set_nodelay(true);
+        let canned = Arc::clone(&canned);
+        let service = service_fn(move |request| {
+            let canned = Arc::clone(&canned);
+            async move { Ok::<_, Infallible>(canned.answer(request).await) }
+        });
+        tokio::spawn(serve_connection(stream, service, http2, pending()));
+    })
+    .await;
+}
+
+/// Accepts connections for ever.
+async fn accept(listener: TcpListener, serve: impl Fn(TcpStream)) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(answer_connection(stream, Arc::clone(&canned)))),
+            Ok((stream, _)) => serve(stream),
             // Out of files: connections end.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
-}
-
-async fn answer_connection(stream: TcpStream, canned: Arc<CannedWorker>) {
-    // A connection that refuses the option still works.
-    let _ = stream.set_nodelay(true);
-    let service = service_fn(|request| {
-        let canned = &canned;
-        async move { Ok::<_, Infallible>(canned.answer(request).await) }
-    });
-    // Answers are short: one buffer and one write cost less than a list of buffers.
-    let served = http1::Builder::new().writev(false).serve_connection(TokioIo::new(stream), service);
-    // However it ended, there is nobody to tell.
-    let _ = served.await;
 }

@@ -17,6 +17,10 @@ use crate::worker::Worker;
 /// How often a flush with a timeout looks whether the engine is idle.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
+/// What a flush that worked answers.
+const FLUSHED: &str = "Cache flushed.\nPlease check backend logs for more details. (When there are running or \
+    waiting requests, the operation will not be performed.)\n";
+
 /// The query of `/flush_cache`.
 #[derive(Debug, Deserialize)]
 pub(super) struct FlushQuery {
@@ -27,11 +31,14 @@ pub(super) struct FlushQuery {
 
 /// Empties the cache, but only of an idle engine.
 pub(super) async fn flush(State(worker): State<Arc<Worker>>, Query(query): Query<FlushQuery>) -> Response {
-    let wait = Duration::try_from_secs_f64(query.timeout).unwrap_or_default();
+    let Ok(wait) = Duration::try_from_secs_f64(query.timeout) else {
+        let message = format!("timeout is {}; a number of seconds from 0 on is needed", query.timeout);
+        return Failure::bad_request(message).response(Api::OpenAi);
+    };
     let deadline = Instant::now().checked_add(wait);
     loop {
         if worker.flush() {
-            return "Cache flushed.\n".into_response();
+            return FLUSHED.into_response();
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             let text = "Flush cache failed: requests are running or waiting.\n";

@@ -19,7 +19,7 @@ impl<'a> Fields<'a> {
     /// Reads a body, which must be a JSON object.
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, Failure> {
         let members = serde_json::from_slice(body)
-            .map_err(|e| Failure::bad_request(format!("The body is not a JSON object: {e}")))?;
+            .map_err(|e| Failure::schema(format!("The body is not a JSON object: {e}")))?;
         Ok(Self { members, path: String::new() })
     }
 
@@ -27,6 +27,32 @@ impl<'a> Fields<'a> {
     pub(super) fn get<T: Deserialize<'a>>(&self, key: &str) -> Result<Option<T>, Failure> {
         let Some(raw) = self.members.get(key) else { return Ok(None) };
         self.read(key, raw)
+    }
+
+    /// Whether the field `key` is there, and not `null`.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.members.get(key).is_some_and(|raw| raw.get() != "null")
+    }
+
+    /// Whether the field `key` is there, and `null`.
+    pub(super) fn is_null(&self, key: &str) -> bool {
+        self.members.get(key).is_some_and(|raw| raw.get() == "null")
+    }
+
+    /// Whether the field `key` is a list without anything in it.
+    pub(super) fn is_empty_list(&self, key: &str) -> bool {
+        let bare = |raw: &RawValue| raw.get().bytes().all(|byte| b"[] \t\r\n".contains(&byte));
+        self.members.get(key).is_some_and(|raw| is_list(raw) && bare(raw))
+    }
+
+    /// Whether the field `key` is `false`.
+    pub(super) fn is_false(&self, key: &str) -> bool {
+        self.members.get(key).is_some_and(|raw| raw.get() == "false")
+    }
+
+    /// Whether the field `key` is a list.
+    pub(super) fn is_list(&self, key: &str) -> bool {
+        self.members.get(key).is_some_and(|raw| is_list(raw))
     }
 
     /// The field `key` for each of so many prompts: one value for all of them, or a list with one for each. `null` is
@@ -87,7 +113,7 @@ impl<'a> Fields<'a> {
 
     fn read<T: Deserialize<'a>>(&self, name: &str, raw: &'a RawValue) -> Result<T, Failure> {
         let Self { path, .. } = self;
-        serde_json::from_str(raw.get()).map_err(|e| Failure::bad_request(format!("{path}{name}: {e}")))
+        serde_json::from_str(raw.get()).map_err(|e| Failure::schema(format!("{path}{name}: {e}")))
     }
 
     /// The field `key`, or the default of its type.

@@ -12,58 +12,85 @@ use protocol::sglang::{
 use protocol::view::{Dialect, RequestView};
 use simworker_core::{EngineRole, FinishReason as EngineReason};
 
-use super::failure::{Api, Failure};
-use super::fields::{Fields, OneOrMany};
+use super::failure::{Api, Failure, Origin};
+use super::fields::Fields;
 use super::logprobs::Logprobs;
-use super::request::{Order, Wish};
+use super::request::{Asked, Order};
+use super::sampling::Sampling;
 use super::stream::{Frames, News, TokenStream, Voice, event, outcome};
-use super::{info, json};
+use super::{info, json, stream};
 use crate::clock::unix_seconds;
 use crate::config::WorkerConfig;
 use crate::mailbox::{Figures, Finish};
 use crate::ticket::Ticket;
-use crate::worker::{Output, Worker};
+use crate::worker::Worker;
 
-/// `max_new_tokens` when it is not given.
-const DEFAULT_OUTPUT: u32 = 128;
-/// The token that `matched` names when a reply ends by itself.
-pub(crate) const END_OF_TEXT: u32 = 2;
+/// What some fields ask for, and how SGLang refuses it unless it is started to allow it.
+const REFUSED: [(&str, &str); 3] = [
+    (
+        "input_embeds",
+        "input_embeds is provided while disable_radix_cache is False. Please add `--disable-radix-cache` when you \
+         launch the server if you want to use input_embeds as inputs.",
+    ),
+    (
+        "return_hidden_states",
+        "The server is not configured to return hidden states. Please set `--return-hidden-states-mode last`, \
+         `--return-hidden-states-mode full`, or the legacy `--enable-return-hidden-states` flag.",
+    ),
+    (
+        "custom_logit_processor",
+        "The server is not configured to enable custom logit processor. Please set \
+         `--enable-custom-logit-processor` to enable this feature.",
+    ),
+];
 
 pub(super) async fn generate(State(worker): State<Arc<Worker>>, headers: HeaderMap, body: Bytes) -> Response {
-    answer(&worker, &headers, &body).await.unwrap_or_else(|failure| failure.response(Api::Native))
+    let fields = Fields::parse(&body);
+    let read = fields.and_then(|fields| Ok((fields.get_or_default::<bool>("stream")?, fields)));
+    let (is_stream, fields) = match read {
+        Ok(read) => read,
+        Err(failure) => return failure.response(Api::Native),
+    };
+    match answer(&worker, &headers, &fields, &body).await {
+        Ok(response) => response,
+        // The stream has begun before the front end looks at what is in the fields.
+        Err(failure) if is_stream && failure.origin == Origin::FrontEnd => {
+            stream::failed(|out| failure_frame(&failure, out))
+        }
+        Err(failure) => failure.response(Api::Native),
+    }
 }
 
-async fn answer(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
-    let fields = Fields::parse(body)?;
-    let order = read(&worker.config, headers, &fields, body)?;
-    let logprobs = Logprobs::read(&fields, order.prompts.len(), order.n)?;
+async fn answer(
+    worker: &Arc<Worker>,
+    headers: &HeaderMap,
+    fields: &Fields<'_>,
+    body: &[u8],
+) -> Result<Response, Failure> {
+    let mut order = read(&worker.config, headers, fields, body)?;
+    let logprobs = Logprobs::read(fields, order.prompts.len(), order.n)?;
+    order.match_limits = logprobs.match_limits();
+    let shown = Shown { with_prompt: fields.get_or_default("return_prompt_token_ids")?, logprobs };
     let (stream, is_batch) = (order.stream, order.is_batch || order.n > 1);
     let tickets = order.submit(worker).await?;
     if stream {
         let incremental = worker.config.incremental_streaming_output;
-        let frames = GenerateFrames { is_batch, incremental, logprobs };
+        let frames = GenerateFrames { is_batch, incremental, shown };
         return Ok(TokenStream::new(tickets, frames, worker.config.stream_interval).response());
     }
-    whole(tickets, is_batch, &logprobs).await
+    whole(tickets, is_batch, &shown).await
 }
 
-/// The part of `sampling_params` that the mock honours.
-#[derive(Debug, Clone, Copy)]
-struct SamplingParams {
-    wish: Wish,
-    n: Option<u32>,
+/// What the answer has beside the reply.
+#[derive(Debug)]
+struct Shown {
+    logprobs: Logprobs,
+    with_prompt: bool,
 }
 
-impl SamplingParams {
-    const DEFAULT: Self =
-        Self { wish: Wish { output: Output::Tokens(DEFAULT_OUTPUT), ignore_eos: false }, n: None };
-
-    fn read(fields: &Fields<'_>) -> Result<Self, Failure> {
-        let output = Output::Tokens(fields.get("max_new_tokens")?.unwrap_or(DEFAULT_OUTPUT));
-        Ok(Self {
-            wish: Wish { output, ignore_eos: fields.get_or_default("ignore_eos")? },
-            n: fields.get("n")?,
-        })
+impl Shown {
+    fn prompt<'a>(&self, ticket: &'a Ticket) -> Option<&'a [u32]> {
+        self.with_prompt.then_some(&ticket.prompt[..])
     }
 }
 
@@ -73,23 +100,32 @@ fn read(
     fields: &Fields<'_>,
     body: &[u8],
 ) -> Result<Order, Failure> {
-    let prompt = RequestView::read(Dialect::Generate, body).prompt;
-    let (wishes, n) = match fields.objects("sampling_params")? {
-        None => (OneOrMany::One(SamplingParams::DEFAULT.wish), None),
-        Some(OneOrMany::One(params)) => {
-            let params = SamplingParams::read(&params)?;
-            (OneOrMany::One(params.wish), params.n)
-        }
-        Some(OneOrMany::Many(all)) => {
-            let all = all.iter().map(SamplingParams::read).collect::<Result<Vec<_>, _>>()?;
-            let n = all.first().and_then(|params| params.n);
-            (OneOrMany::Many(all.iter().map(|params| params.wish).collect()), n)
-        }
+    check_fields(fields)?;
+    let asked = Asked {
+        prompt: RequestView::read(Dialect::Generate, body).prompt,
+        sampling: Sampling::read_native(fields)?,
+        adapter: None,
+        routing_key: fields.get("routing_key")?,
     };
-    Order::read(config, headers, fields, prompt, wishes, n.unwrap_or(1))
+    Order::read(config, headers, fields, asked)
 }
 
-async fn whole(tickets: Vec<Ticket>, is_batch: bool, logprobs: &Logprobs) -> Result<Response, Failure> {
+/// There is one prompt or batch of prompts, and nothing is asked for that there is not.
+fn check_fields(fields: &Fields<'_>) -> Result<(), Failure> {
+    let prompts = ["text", "input_ids", "input_embeds"];
+    if prompts.into_iter().filter(|key| fields.has(key)).count() != 1 {
+        return Err(Failure::bad_request("Either text, input_ids or input_embeds should be provided."));
+    }
+    if fields.is_empty_list("input_ids") {
+        return Err(Failure::bad_request("input_ids cannot be empty."));
+    }
+    match REFUSED.into_iter().find(|(key, _)| fields.has(key) && !fields.is_false(key)) {
+        Some((_, message)) => Err(Failure::bad_request(message)),
+        None => Ok(()),
+    }
+}
+
+async fn whole(tickets: Vec<Ticket>, is_batch: bool, shown: &Shown) -> Result<Response, Failure> {
     let mut texts = Vec::with_capacity(tickets.len());
     for mut ticket in tickets {
         let (progress, ending) = ticket.end().await;
@@ -105,9 +141,10 @@ async fn whole(tickets: Vec<Ticket>, is_batch: bool, logprobs: &Logprobs) -> Res
             text,
             output_ids: ids,
             meta_info: MetaInfo {
-                logprobs: logprobs.of(index, ticket, 0, ids),
+                logprobs: shown.logprobs.of(index, ticket, 0, finish.output_tokens),
                 ..meta_info(ticket, finish.output_tokens, *figures, Some(finish))
             },
+            prompt_token_ids: shown.prompt(ticket),
             index: None,
         })
         .collect();
@@ -123,7 +160,7 @@ fn meta_info<'a>(
     figures: Figures,
     finish: Option<&'a Finish>,
 ) -> MetaInfo<'a> {
-    let Figures { cached_tokens, retractions, e2e_ns, dp_rank } = figures;
+    let Figures { cached_tokens, host_tokens, retractions, e2e_ns, dp_rank } = figures;
     MetaInfo {
         id: &ticket.rid,
         finish_reason: finish.map(|finish| reason(ticket, finish)),
@@ -133,7 +170,7 @@ fn meta_info<'a>(
         reasoning_tokens: 0,
         completion_tokens: tokens,
         cached_tokens,
-        cached_tokens_details: CachedTokensDetails { device: cached_tokens, host: 0 },
+        cached_tokens_details: CachedTokensDetails { device: cached_tokens - host_tokens, host: host_tokens },
         dp_rank,
         logprobs: None,
         e2e_latency: e2e_ns.map(|ns| ns as f64 / 1e9),
@@ -141,14 +178,18 @@ fn meta_info<'a>(
     }
 }
 
-fn reason(ticket: &Ticket, finish: &Finish) -> FinishReason<'static> {
+fn reason<'a>(ticket: &'a Ticket, finish: &Finish) -> FinishReason<'a> {
+    if let Some(matched) = ticket.matched(finish) {
+        return FinishReason::Stop { matched: matched.told() };
+    }
     match finish.reason {
         // A prefill worker makes the first token for another one, and no reply of its own.
-        EngineReason::Length if ticket.worker.config.engine.role == EngineRole::Prefill => {
+        EngineReason::Length | EngineReason::Stop
+            if ticket.worker.config.engine.role == EngineRole::Prefill =>
+        {
             FinishReason::Length { length: 0 }
         }
-        EngineReason::Length if ticket.ends_by_itself => FinishReason::Stop { matched: END_OF_TEXT },
-        EngineReason::Length => FinishReason::Length { length: finish.output_tokens },
+        EngineReason::Length | EngineReason::Stop => FinishReason::Length { length: finish.output_tokens },
         EngineReason::Abort { message } => FinishReason::Abort { message, status_code: None, err_type: None },
         EngineReason::Error { status, message } => {
             FinishReason::Abort { message, status_code: Some(status), err_type: None }
@@ -161,7 +202,7 @@ fn reason(ticket: &Ticket, finish: &Finish) -> FinishReason<'static> {
 struct GenerateFrames {
     is_batch: bool,
     incremental: bool,
-    logprobs: Logprobs,
+    shown: Shown,
 }
 
 impl GenerateFrames {
@@ -171,8 +212,18 @@ impl GenerateFrames {
 }
 
 impl Frames for GenerateFrames {
+    /// But for what is seldom asked for.
+    fn say_it_all(&self) -> bool {
+        !self.incremental && !self.shown.with_prompt && !self.shown.logprobs.are_wanted()
+    }
+
     fn news(&self, news: &News<'_>, out: &mut Vec<u8>) {
         let (voice, ticket) = (news.voice, &news.voice.ticket);
+        if self.say_it_all() && !ticket.reply.is_cut_at(news.tokens) {
+            let meta_info = meta_info(ticket, news.tokens, voice.figures, news.finish);
+            voice.said.event(&meta_info, self.index(voice), out);
+            return;
+        }
         let from = if self.incremental { voice.sent } else { 0 };
         let ids = ticket.reply.ids(from, news.tokens);
         event(
@@ -181,9 +232,10 @@ impl Frames for GenerateFrames {
                 text: &ticket.reply.text(from, news.tokens),
                 output_ids: &ids,
                 meta_info: MetaInfo {
-                    logprobs: self.logprobs.of(voice.index as usize, ticket, from, &ids),
+                    logprobs: self.shown.logprobs.of(voice.index as usize, ticket, from, news.tokens),
                     ..meta_info(ticket, news.tokens, voice.figures, news.finish)
                 },
+                prompt_token_ids: self.shown.prompt(ticket),
                 index: self.index(voice),
             },
         );
@@ -191,7 +243,7 @@ impl Frames for GenerateFrames {
 
     /// What the scheduler gives up on ends in an ordinary last frame.
     fn absorb(&self, voice: &Voice, failure: &Failure, out: &mut Vec<u8>) -> bool {
-        if !failure.by_scheduler {
+        if !failure.is_by_scheduler() {
             return false;
         }
         let mut meta_info = meta_info(&voice.ticket, voice.sent, voice.figures, None);
@@ -200,19 +252,24 @@ impl Frames for GenerateFrames {
             status_code: Some(failure.status),
             err_type: (failure.status == 400).then_some("BadRequestError"),
         });
-        event(out, &Generated { text: "", output_ids: &[], meta_info, index: self.index(voice) });
+        let (prompt_token_ids, index) = (self.shown.prompt(&voice.ticket), self.index(voice));
+        event(out, &Generated { text: "", output_ids: &[], meta_info, prompt_token_ids, index });
         true
     }
 
     fn failure(&self, failure: &Failure, out: &mut Vec<u8>) {
-        let error = StreamErrorMessage {
-            message: &failure.message,
-            kind: "invalid_request_error",
-            code: failure.status,
-            retryable: false,
-        };
-        event(out, &StreamError { error });
+        failure_frame(failure, out);
     }
 
     fn tail(&self, _: &[Voice], _: &mut Vec<u8>) {}
+}
+
+fn failure_frame(failure: &Failure, out: &mut Vec<u8>) {
+    let error = StreamErrorMessage {
+        message: &failure.message,
+        kind: "invalid_request_error",
+        code: failure.status,
+        retryable: false,
+    };
+    event(out, &StreamError { error });
 }

@@ -7,9 +7,11 @@ use axum::response::Response;
 use protocol::openai::{ModelCard, ModelList};
 use protocol::sglang::ModelInfo;
 use serde_json::{Value, json};
+use simworker_core::cache::WritePolicy;
 
 use super::failure::{Api, Failure};
-use crate::config::WorkerConfig;
+use crate::config::{KvEventsConfig, WorkerConfig};
+use crate::kv::ports::Described;
 use crate::worker::Worker;
 
 /// The engine version that is emulated.
@@ -23,12 +25,12 @@ pub(super) async fn model_info(State(worker): State<Arc<Worker>>) -> Response {
         model_path: &config.model_path,
         served_model_name: &config.served_model_name,
         tokenizer_path: &config.model_path,
-        is_generation: true,
+        is_generation: !config.wire.is_embedding,
         preferred_sampling_params: None,
         weight_version: WEIGHT_VERSION,
         load_format: "auto",
-        reasoning_parser: None,
-        tool_call_parser: None,
+        reasoning_parser: config.wire.reasoning_parser.as_deref(),
+        tool_call_parser: config.wire.tool_call_parser.as_deref(),
         disaggregation_mode: config.engine.role.label(),
         has_image_understanding: false,
         has_audio_understanding: false,
@@ -46,7 +48,7 @@ pub(super) async fn model(State(worker): State<Arc<Worker>>, Path(id): Path<Stri
         return super::json(&card(&worker));
     }
     let message = format!("The model '{id}' does not exist");
-    Failure { status: 404, message, by_scheduler: false }.response(Api::OpenAi)
+    Failure::status(404, message).response(Api::OpenAi)
 }
 
 fn card(worker: &Worker) -> ModelCard<'_> {
@@ -73,7 +75,7 @@ pub(super) async fn server_info(State(worker): State<Arc<Worker>>) -> Response {
             json!({
                 "effective_max_running_requests_per_dp": loads.max_running,
                 "last_gen_throughput": loads.gen_throughput,
-                "memory_usage": super::loads::memory_usage(&worker, loads),
+                "memory_usage": super::loads::memory_usage(config, loads),
             }),
         );
         state
@@ -86,7 +88,7 @@ pub(super) async fn server_info(State(worker): State<Arc<Worker>>) -> Response {
             "max_req_input_len": worker.limits.max_input_len(),
             "status": "ready",
             "startup_time": worker.started(),
-            "kv_events": null,
+            "kv_events": kv_events(&worker),
             "internal_states": states.collect::<Vec<_>>(),
             "version": VERSION,
             "frontend": "python",
@@ -116,11 +118,24 @@ fn arguments(config: &WorkerConfig) -> Value {
         "schedule_conservativeness": engine.conservativeness,
         "radix_eviction_policy": engine.eviction.label(),
         "disable_radix_cache": engine.disable_prefix_cache,
+        "enable_hierarchical_cache": engine.host_tier.is_some(),
+        "hicache_ratio": engine.host_tier.map(|tier| tier.tokens as f64 / engine.kv_tokens as f64),
+        "hicache_size": 0,
+        "hicache_write_policy": engine.host_tier.map_or(WritePolicy::default(), |tier| tier.write).label(),
+        "kv_events_config": config.kv_events.as_ref().map(KvEventsConfig::to_json),
         "disable_overlap_schedule": !engine.overlap,
         "stream_interval": config.stream_interval,
         "incremental_streaming_output": config.incremental_streaming_output,
         "enable_cache_report": config.enable_cache_report,
-        "enable_metrics": true,
+        "enable_metrics": config.wire.enable_metrics,
+        "enable_http2": config.wire.http2.is_some(),
+        "allow_auto_truncate": config.wire.allow_auto_truncate,
+        "is_embedding": config.wire.is_embedding,
+        "enable_mixed_chunk": engine.mixed_chunk,
+        "prefill_max_requests": engine.prefill_max_requests,
+        "enable_priority_scheduling": engine.queue.priority.is_some(),
+        "schedule_low_priority_values_first": engine.queue.priority.is_some_and(|p| p.low_values_first),
+        "disaggregation_transfer_backend": "mooncake",
         "enable_dp_attention": config.dp_attention,
         "load_balance_method": config.dp().balance.label(),
         "disaggregation_mode": engine.role.label(),
@@ -128,6 +143,24 @@ fn arguments(config: &WorkerConfig) -> Value {
         "disaggregation_decode_enable_radix_cache": engine.handoff.decode_radix_cache,
         "num_reserved_decode_tokens": engine.handoff.num_reserved_decode_tokens,
     })
+}
+
+/// Where to subscribe: the port of rank 0, which the others follow.
+fn kv_events(worker: &Worker) -> Value {
+    let Some(publisher) = &worker.kv else { return Value::Null };
+    let Described { host, port_base, replay_port_base, topic } = &publisher.described;
+    let mut described = json!({
+        "publisher": "zmq",
+        "endpoint_host": host,
+        "endpoint_port_base": port_base,
+        "topic": topic,
+        "block_size": worker.config.engine.page_size,
+        "dp_size": worker.config.dp_size,
+    });
+    if let Some(port) = replay_port_base {
+        described["replay_endpoint_port_base"] = (*port).into();
+    }
+    described
 }
 
 fn extend(object: &mut Value, more: Value) {

@@ -1,27 +1,37 @@
 //! `/v1/loads` and the older `/get_load`.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hyper::header::CONTENT_TYPE;
-use protocol::loads::{DisaggregationLoad, LegacyLoad, LoadsResponse, MemoryLoad, QueueLoad, RankLoad};
+use protocol::loads::{
+    AggregateLoad, DisaggregationLoad, LegacyLoad, LoadsResponse, MemoryLoad, QueueLoad, RankLoad,
+};
 use serde::Deserialize;
+use serde_json::{Value, json as json_value};
 use simworker_core::engine::DecodeMoments;
 use simworker_core::{EngineLoads, HandoffLoads};
 
 use super::failure::{Api, Failure};
 use super::{info, json, metrics};
 use crate::clock::{rfc3339, unix_seconds};
-use crate::worker::Worker;
+use crate::config::{Compat, WorkerConfig};
+use crate::worker::{ToldLoads, Worker};
 
 /// Memory that CUDA graphs take, in GB; the model of the hardware does not know it.
 const GRAPH_GB: f64 = 1.3;
 
-pub(super) fn routes() -> Router<Arc<Worker>> {
-    Router::new().route("/v1/loads", get(loads))
+/// The routes of such engines.
+pub(super) fn routes(compat: Compat) -> Router<Arc<Worker>> {
+    let routes = Router::new().route("/v1/loads", get(loads));
+    match compat {
+        Compat::Current => routes,
+        Compat::Older => routes.route("/get_load", get(legacy)),
+    }
 }
 
 /// The query of `/v1/loads`. Numbers stay text, so that a wrong one gets the right error body.
@@ -46,68 +56,66 @@ impl Sections {
 
     /// Reads the comma list of `include`. Speculation and adapters are known sections that are never active here.
     fn parse(include: Option<&str>) -> Result<Self, Failure> {
-        let Some(include) = include.filter(|list| !list.trim().is_empty()) else { return Ok(Self::ALL) };
-        include.split(',').map(str::trim).try_fold(Self::NONE, |sections, name| match name {
-            "all" => Ok(Self::ALL),
+        let Some(include) = include.filter(|list| !list.is_empty()) else { return Ok(Self::ALL) };
+        let names: Vec<&str> = include.split(',').map(str::trim).collect();
+        if names.contains(&"all") {
+            return Ok(Self::ALL);
+        }
+        names.into_iter().try_fold(Self::NONE, |sections, name| match name {
             "core" | "spec" | "lora" => Ok(sections),
             "memory" => Ok(Self { memory: true, ..sections }),
             "disagg" => Ok(Self { disaggregation: true, ..sections }),
             "queues" => Ok(Self { queues: true, ..sections }),
             _ => Err(Failure::bad_request(format!(
-                "Invalid include section '{name}'. Allowed: core, memory, spec, lora, disagg, queues, all"
+                "Invalid include sections: {{'{name}'}}. Valid options: ['all', 'core', 'disagg', 'lora', \
+                 'memory', 'queues', 'spec']"
             ))),
         })
     }
 }
 
 async fn loads(State(worker): State<Arc<Worker>>, Query(query): Query<LoadsQuery>) -> Response {
-    answer(&worker, &query).unwrap_or_else(|failure| failure.response(Api::OpenAi))
+    let began = Instant::now();
+    let answer = answer(&worker, &query).unwrap_or_else(|failure| failure.response(Api::OpenAi));
+    worker.has_told_loads(began.elapsed());
+    answer
 }
 
 fn answer(worker: &Worker, query: &LoadsQuery) -> Result<Response, Failure> {
     let sections = Sections::parse(query.include.as_deref())?;
-    let (loads, timestamp) = worker.told_loads();
-    let wanted = query.dp_rank.as_deref().map(|text| parse_rank(text, loads.len())).transpose()?;
-    let now = unix_seconds();
-    let ranks = (0..).zip(&loads).filter(|(rank, _)| wanted.is_none_or(|wanted| wanted == *rank));
-    let loads: Vec<RankLoad> =
-        ranks.map(|(rank, loads)| rank_load(worker, rank, loads, timestamp, sections)).collect();
-    match query.format.as_deref() {
-        None | Some("json") => Ok(json(&LoadsResponse {
-            timestamp: rfc3339(now),
-            version: info::VERSION.to_owned(),
-            accelerator: worker.config.preset.gpu.name.to_owned(),
-            num_accelerators: worker.config.preset.gpus,
-            loads,
-        })),
-        Some("prometheus") => {
-            let text: String = loads.iter().map(prometheus).collect();
-            Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE_TEXT)], text).into_response())
-        }
-        Some(other) => {
-            Err(Failure::bad_request(format!("Invalid format '{other}'. Allowed: json, prometheus")))
-        }
+    let wanted = query.dp_rank.as_deref().map(parse_rank).transpose()?;
+    let told = worker.told_loads();
+    // A rank that there is not has no entry.
+    let ranks = (0..).zip(&told).filter(|(rank, _)| wanted.is_none_or(|wanted| wanted == i64::from(*rank)));
+    let loads: Vec<RankLoad> = ranks.map(|(rank, told)| rank_load(worker, rank, told, sections)).collect();
+    if query.format.as_deref() == Some("prometheus") {
+        return Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE_TEXT)], prometheus(&loads)).into_response());
     }
+    let is_older = worker.config.wire.compat == Compat::Older;
+    Ok(json(&LoadsResponse {
+        timestamp: rfc3339(unix_seconds()),
+        version: info::VERSION.to_owned(),
+        accelerator: worker.config.preset.gpu.name.to_owned(),
+        num_accelerators: worker.config.preset.gpus,
+        dp_rank_count: is_older.then_some(loads.len() as u32),
+        aggregate: is_older.then(|| AggregateLoad::of(&loads)),
+        loads,
+    }))
 }
 
-fn parse_rank(text: &str, ranks: usize) -> Result<u32, Failure> {
-    let known = text.parse().ok().filter(|rank| (*rank as usize) < ranks);
-    let wrong = || format!("dp_rank is {text}; it must be in the range [0, {ranks})");
-    known.ok_or_else(|| Failure::bad_request(wrong()))
+fn parse_rank(text: &str) -> Result<i64, Failure> {
+    text.parse().map_err(|_| Failure::bad_request(format!("dp_rank is {text}; a whole number is needed")))
 }
 
-fn rank_load(
-    worker: &Worker,
-    dp_rank: u32,
-    loads: &EngineLoads,
-    timestamp: f64,
-    sections: Sections,
-) -> RankLoad {
+fn rank_load(worker: &Worker, dp_rank: u32, told: &ToldLoads, sections: Sections) -> RankLoad {
+    let ToldLoads { loads, unix_s, is_paused } = told;
+    let total = loads.running + loads.waiting;
     RankLoad {
-        timestamp,
+        timestamp: *unix_s,
         dp_rank,
         num_running_reqs: loads.running,
         num_waiting_reqs: loads.waiting,
+        num_total_reqs: (worker.config.wire.compat == Compat::Older).then_some(total),
         num_waiting_uncached_tokens: loads.waiting_uncached_tokens,
         num_used_tokens: loads.used_tokens,
         num_total_tokens: loads.total_tokens,
@@ -122,14 +130,14 @@ fn rank_load(
         total_prefill_uncached_tokens: loads.total_prefill_uncached_tokens,
         total_prefill_busy_us: loads.total_prefill_busy_us,
         decode_moments: loads.decode_moments.map(moments),
-        memory: sections.memory.then(|| memory_load(worker, loads)),
+        memory: sections.memory.then(|| memory_load(&worker.config, loads)),
         disaggregation: sections
             .disaggregation
             .then(|| disaggregation(worker.config.engine.role.label(), &loads.handoff)),
         queues: sections.queues.then_some(QueueLoad {
             waiting: loads.waiting,
             grammar: 0,
-            paused: 0,
+            paused: if *is_paused { loads.running } else { 0 },
             retracted: loads.handoff.retracted,
             prealloc_ready: loads.handoff.ready,
         }),
@@ -153,10 +161,10 @@ fn moments(m: DecodeMoments) -> [f64; 6] {
     [m.steps, m.batch, m.us, m.batch_squared, m.batch_us, m.generated].map(|sum| sum as f64)
 }
 
-fn memory_load(worker: &Worker, loads: &EngineLoads) -> MemoryLoad {
-    let preset = worker.config.preset;
+pub(super) fn memory_load(config: &WorkerConfig, loads: &EngineLoads) -> MemoryLoad {
+    let preset = config.preset;
     let gpus = f64::from(preset.gpus);
-    let gb = |bytes: f64| (bytes / gpus / f64::from(1 << 30) * 100.0).round() / 100.0;
+    let gb = |bytes: f64| (bytes / gpus / f64::from(1 << 30) * 1000.0).round() / 1000.0;
     MemoryLoad {
         weight_gb: gb(preset.model.weight_bytes),
         kv_cache_gb: gb(loads.max_total_tokens as f64 * preset.model.kv_bytes_per_token),
@@ -166,43 +174,51 @@ fn memory_load(worker: &Worker, loads: &EngineLoads) -> MemoryLoad {
 }
 
 /// The same as `/server_info` spells it.
-pub(super) fn memory_usage(worker: &Worker, loads: &EngineLoads) -> serde_json::Value {
-    let MemoryLoad { weight_gb, kv_cache_gb, graph_gb, token_capacity } = memory_load(worker, loads);
-    serde_json::json!({
+pub(super) fn memory_usage(config: &WorkerConfig, loads: &EngineLoads) -> Value {
+    let MemoryLoad { weight_gb, kv_cache_gb, graph_gb, token_capacity } = memory_load(config, loads);
+    json_value!({
         "weight": weight_gb, "kvcache": kv_cache_gb, "token_capacity": token_capacity, "graph": graph_gb,
     })
 }
 
-/// The numbers of a load as gauges: `sglang_<key>{dp_rank="0"} v` for rank 0.
-fn prometheus(load: &RankLoad) -> String {
-    let (mut text, rank) = (String::new(), load.dp_rank);
-    if let Ok(serde_json::Value::Object(entry)) = serde_json::to_value(load) {
-        for (key, value) in &entry {
+/// The numbers of loads as gauges, the ranks of each side by side: `sglang_<key>{dp_rank="0"} v` for rank 0.
+fn prometheus(loads: &[RankLoad]) -> String {
+    let mut gauges: Vec<(String, String)> = Vec::new();
+    let mut add = |name: String, rank: u32, value: &Value| {
+        if !value.is_number() {
+            return;
+        }
+        let sample = format!("{name}{{dp_rank=\"{rank}\"}} {value}\n");
+        match gauges.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, samples)) => samples.push_str(&sample),
+            None => gauges.push((name, sample)),
+        }
+    };
+    for load in loads {
+        let Ok(Value::Object(entry)) = serde_json::to_value(load) else { continue };
+        for (key, value) in entry.iter().filter(|(key, _)| *key != "dp_rank") {
             match value {
-                serde_json::Value::Object(section) => {
-                    let section_name = if key == "disaggregation" { "disagg" } else { key };
-                    for (key, value) in section.iter().filter(|(_, value)| value.is_number()) {
-                        text += &format!("sglang_{section_name}_{key}{{dp_rank=\"{rank}\"}} {value}\n");
+                Value::Object(section) => {
+                    let prefix = if key == "disaggregation" { "disagg" } else { key };
+                    for (key, value) in section {
+                        add(format!("sglang_{prefix}_{key}"), load.dp_rank, value);
                     }
                 }
-                value if value.is_number() && !matches!(key.as_str(), "timestamp" | "dp_rank") => {
-                    text += &format!("sglang_{key}{{dp_rank=\"{rank}\"}} {value}\n");
-                }
-                _ => {}
+                value => add(format!("sglang_{key}"), load.dp_rank, value),
             }
         }
     }
-    text
+    gauges.into_iter().map(|(name, samples)| format!("# TYPE {name} gauge\n{samples}")).collect()
 }
 
 /// `/get_load`, which older engines have in place of `/v1/loads`.
 pub(super) async fn legacy(State(worker): State<Arc<Worker>>) -> Response {
-    let (loads, _) = worker.told_loads();
-    let entry = |(dp_rank, loads): (u32, &EngineLoads)| LegacyLoad {
+    let told = worker.told_loads();
+    let entry = |(dp_rank, ToldLoads { loads, .. }): (u32, &ToldLoads)| LegacyLoad {
         dp_rank,
         num_reqs: loads.running + loads.waiting,
         num_waiting_reqs: loads.waiting,
         num_tokens: loads.total_tokens,
     };
-    json(&(0..).zip(&loads).map(entry).collect::<Vec<_>>())
+    json(&(0..).zip(&told).map(entry).collect::<Vec<_>>())
 }

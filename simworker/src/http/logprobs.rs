@@ -1,7 +1,8 @@
-//! Log-probabilities of `/generate`: made up, and always the same for the same token at the same place.
+//! Log-probabilities: made up, and always the same for the same token at the same place. Replies are greedy, so the
+//! token of a reply is the best at its place.
 
 use protocol::sglang::{LogProb, LogProbs};
-use protocol::tokenizer::{Token, mix};
+use protocol::tokenizer::{Token, block_token, decode, mix};
 use simworker_core::EngineRole;
 
 use super::failure::Failure;
@@ -9,14 +10,16 @@ use super::fields::Fields;
 use crate::ticket::Ticket;
 
 /// What is asked for about the answers to one prompt.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Wanted {
-    /// The prompt counts from this token on; none of it when negative.
-    start: i64,
+    /// The prompt counts from this token on; none of it when there is none.
+    start: Option<u32>,
     /// So many alternatives to each token.
     top: usize,
     /// These tokens at each place.
     ids: Option<Vec<Token>>,
+    /// Each with its text.
+    with_text: bool,
 }
 
 /// What a body asks for, prompt by prompt.
@@ -29,25 +32,66 @@ pub(super) struct Logprobs {
 }
 
 impl Logprobs {
-    /// Reads it for so many prompts, each with `n` answers.
+    /// Reads it from a body of `/generate` for so many prompts, each with `n` answers.
     pub(super) fn read(fields: &Fields<'_>, prompts: usize, n: u32) -> Result<Self, Failure> {
+        for key in ["return_logprob", "logprob_start_len", "top_logprobs_num"] {
+            if n > 1 && fields.is_list(key) {
+                return Err(Failure::bad_request(format!(
+                    "Cannot use list {key} with parallel_sample_num > 1"
+                )));
+            }
+        }
         let are_wanted = fields.per_prompt::<bool>("return_logprob", prompts)?;
         let starts = fields.per_prompt::<i64>("logprob_start_len", prompts)?;
         let tops = fields.per_prompt::<u16>("top_logprobs_num", prompts)?;
-        let ids = fields.list_per_prompt::<Token>("token_ids_logprob", prompts)?;
+        let ids = token_ids(fields, prompts)?;
+        let with_text = fields.get_or_default("return_text_in_logprobs")?;
         let each = are_wanted.into_iter().zip(starts).zip(tops).zip(ids);
         let wanted = each.map(|(((is_wanted, start), top), ids)| {
+            let start = start.and_then(|start| u32::try_from(start).ok());
             let top = top.map_or(0, usize::from);
-            is_wanted.unwrap_or(false).then(|| Wanted { start: start.unwrap_or(-1), top, ids })
+            let ids = ids.filter(|ids| !ids.is_empty());
+            is_wanted.unwrap_or(false).then_some(Wanted { start, top, ids, with_text })
         });
         Ok(Self { wanted: wanted.collect(), n: n as usize })
     }
 
-    /// Those of the request at a place among all answers, as [`Wanted::of`].
-    pub(super) fn of(&self, index: usize, ticket: &Ticket, from: u32, output: &[Token]) -> Option<LogProbs> {
-        let wanted = self.wanted.get(index / self.n)?.as_ref()?;
-        Some(wanted.of(ticket, from, output))
+    /// What an OpenAI route asks for about all answers: so many alternatives, with `echo` also to the prompt's tokens.
+    pub(super) fn of_openai(top: Option<u16>, echo: bool, prompts: usize, n: u32) -> Self {
+        let wanted = top.map(|top| Wanted {
+            start: (echo && top > 0).then_some(0),
+            top: usize::from(top),
+            ids: None,
+            with_text: true,
+        });
+        Self { wanted: vec![wanted; prompts], n: n as usize }
     }
+
+    /// Whether any prompt wants them.
+    pub(super) fn are_wanted(&self) -> bool {
+        self.wanted.iter().any(Option::is_some)
+    }
+
+    /// Of the prompt at a place no more than this is looked up in the cache: what is told of it has to be computed.
+    pub(super) fn match_limits(&self) -> Vec<Option<u32>> {
+        self.wanted.iter().map(|wanted| wanted.as_ref()?.start).collect()
+    }
+
+    /// Those of the request at a place among all answers, with the tokens `from..to` of its reply.
+    pub(super) fn of(&self, index: usize, ticket: &Ticket, from: u32, to: u32) -> Option<LogProbs> {
+        let wanted = self.wanted.get(index / self.n)?.as_ref()?;
+        Some(wanted.of(ticket, from, &ticket.reply.ids(from, to)))
+    }
+}
+
+/// `token_ids_logprob`: a list for all prompts, or one for each.
+fn token_ids(fields: &Fields<'_>, prompts: usize) -> Result<Vec<Option<Vec<Token>>>, Failure> {
+    let key = "token_ids_logprob";
+    let is_of_integers = |failure: Failure| match failure.message.contains(" entries for ") {
+        true => failure,
+        false => Failure::bad_request("token_ids_logprob must be a flat list of integers."),
+    };
+    fields.list_per_prompt::<Token>(key, prompts).map_err(is_of_integers)
 }
 
 impl Wanted {
@@ -55,48 +99,79 @@ impl Wanted {
     /// as the prefill worker computed them.
     fn of(&self, ticket: &Ticket, from: u32, output: &[Token]) -> LogProbs {
         let prompt = &ticket.prompt[..];
-        let start = match usize::try_from(self.start) {
-            Ok(start) if ticket.worker.config.engine.role != EngineRole::Decode => start.min(prompt.len()),
+        let start = match self.start {
+            Some(start) if ticket.worker.config.engine.role != EngineRole::Decode => {
+                (start as usize).min(prompt.len())
+            }
             _ => prompt.len(),
         };
-        let input = || prompt[start..].iter().zip(start as u64..).map(|(token, place)| (*token, place));
-        let first = prompt.len() as u64 + u64::from(from);
-        let made = || output.iter().zip(first..).map(|(token, place)| (*token, place));
-        // Nothing comes before the first token, so there is no probability of it.
-        let given = input().enumerate().map(|(at, (token, place))| entry(token, place, at > 0));
+        let input: Vec<Place> = places(&prompt[start..], start as u64, true);
+        let made: Vec<Place> = places(output, prompt.len() as u64 + u64::from(from), false);
+        let entries = |places: &[Place]| places.iter().map(|place| self.entry(place, place.token)).collect();
         LogProbs {
-            input_token_logprobs: given.collect(),
-            output_token_logprobs: made().map(|(token, place)| entry(token, place, true)).collect(),
+            input_token_logprobs: entries(&input),
+            output_token_logprobs: entries(&made),
             output_token_logprobs_length: from as usize + output.len(),
-            input_top_logprobs: (self.top > 0).then(|| {
-                input()
-                    .enumerate()
-                    .map(|(at, (_, place))| (at > 0).then(|| self.alternatives(place)))
-                    .collect()
-            }),
-            output_top_logprobs: (self.top > 0)
-                .then(|| made().map(|(_, place)| Some(self.alternatives(place))).collect()),
-            input_token_ids_logprobs: self.ids.as_ref().map(|ids| {
-                input().enumerate().map(|(at, (_, place))| (at > 0).then(|| of_ids(ids, place))).collect()
-            }),
-            output_token_ids_logprobs: self
-                .ids
-                .as_ref()
-                .map(|ids| made().map(|(_, place)| Some(of_ids(ids, place))).collect()),
+            input_top_logprobs: self.all_tops(&input),
+            output_top_logprobs: self.all_tops(&made),
+            input_token_ids_logprobs: self.all_ids(&input),
+            output_token_ids_logprobs: self.all_ids(&made),
         }
     }
 
-    fn alternatives(&self, place: u64) -> Vec<LogProb> {
-        (0..self.top as u32).map(|token| entry(token, place, true)).collect()
+    fn all_tops(&self, places: &[Place]) -> Option<Vec<Option<Vec<LogProb>>>> {
+        (self.top > 0).then(|| places.iter().map(|place| self.tops(place)).collect())
+    }
+
+    fn all_ids(&self, places: &[Place]) -> Option<Vec<Option<Vec<LogProb>>>> {
+        let ids = self.ids.as_ref()?;
+        let at = |place: &Place| {
+            place.is_known.then(|| ids.iter().map(|token| self.entry(place, *token)).collect())
+        };
+        Some(places.iter().map(at).collect())
+    }
+
+    /// The best tokens at a place, best first.
+    fn tops(&self, place: &Place) -> Option<Vec<LogProb>> {
+        let others = (1..self.top as u32).map(|rank| {
+            let token = block_token(place.number, rank);
+            let logprob = place.logprob(place.token) - f64::from(rank) / 4.0;
+            LogProb(Some(logprob), token, self.text(token))
+        });
+        let best = std::iter::once(self.entry(place, place.token));
+        place.is_known.then(|| best.chain(others).collect())
+    }
+
+    fn entry(&self, place: &Place, token: Token) -> LogProb {
+        LogProb(place.is_known.then(|| place.logprob(token)), token, self.text(token))
+    }
+
+    fn text(&self, token: Token) -> Option<String> {
+        self.with_text.then(|| decode(&[token]))
     }
 }
 
-fn of_ids(ids: &[Token], place: u64) -> Vec<LogProb> {
-    ids.iter().map(|token| entry(*token, place, true)).collect()
+/// A token and where it is among those of prompt and reply.
+#[derive(Debug)]
+struct Place {
+    token: Token,
+    number: u64,
+    /// Nothing comes before the first token that is told of a prompt, so there is no probability of it.
+    is_known: bool,
 }
 
-/// A logarithm between −8 and 0 in steps of 1/1024, which every form of number holds exactly.
-fn entry(token: Token, place: u64, is_known: bool) -> LogProb {
-    let logprob = -((mix(place << 32 | u64::from(token)) % 8192) as f64) / 1024.0;
-    LogProb(is_known.then_some(logprob), token, None)
+fn places(tokens: &[Token], first: u64, are_prompt: bool) -> Vec<Place> {
+    let place = |(at, token): (usize, &Token)| Place {
+        token: *token,
+        number: first + at as u64,
+        is_known: !are_prompt || at > 0,
+    };
+    tokens.iter().enumerate().map(place).collect()
+}
+
+impl Place {
+    /// A logarithm between −8 and 0 in steps of 1/1024, which every form of number holds exactly.
+    fn logprob(&self, token: Token) -> f64 {
+        -((mix(self.number << 32 | u64::from(token)) % 8192) as f64) / 1024.0
+    }
 }

@@ -1,16 +1,25 @@
-//! `/metrics`: SGLang's names, as far as an engine without GPUs can fill them. The table is the documentation.
+//! `/metrics`: SGLang's names, types and labels (`metrics_collector.py`), as far as an engine without GPUs can fill
+//! them. The tables are the documentation.
+
+mod histograms;
+
+mod tier;
 
 use std::fmt::Write;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use hyper::header::CONTENT_TYPE;
 use simworker_core::{EngineLoads, EngineRole, EngineTotals};
 
+use super::loads;
 use crate::config::WorkerConfig;
-use crate::latency::{Histogram, Latencies};
-use crate::worker::Worker;
+use crate::lag;
+use crate::tally::{Counts, Tally};
+use crate::worker::{FullReport, Worker};
 
 /// The content type of Prometheus' text format.
 pub(super) const CONTENT_TYPE_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -20,6 +29,15 @@ struct Source<'a> {
     loads: EngineLoads,
     totals: EngineTotals,
     config: &'a WorkerConfig,
+    /// Engine time since the start.
+    up_ns: u64,
+    is_paused: bool,
+}
+
+impl Source<'_> {
+    fn busy_ns(&self) -> u64 {
+        self.totals.prefill_busy_ns + self.totals.decode_busy_ns
+    }
 }
 
 /// One series.
@@ -70,11 +88,29 @@ const ROWS: &[Row] = &[
     gauge("num_retracted_reqs", "Requests retracted in the last interval.", |s| {
         s.loads.retracted_lately as f64
     }),
-    gauge("num_paused_reqs", "Requests paused by a change of weights.", |_| 0.0),
+    gauge("num_paused_reqs", "Requests that a pause of the generation holds up.", |s| {
+        if s.is_paused { s.loads.running as f64 } else { 0.0 }
+    }),
     gauge("is_cuda_graph", "Whether the running batch is a CUDA graph, as decode batches are.", |s| {
         f64::from(u8::from(s.loads.running > 0))
     }),
     gauge("utilization", "Running share of what meets the latency goal.", |_| 0.0),
+    gauge("fwd_occupancy", "Share of the time with a step in progress, in percent.", |s| {
+        if s.up_ns == 0 { 0.0 } else { 100.0 * s.busy_ns() as f64 / s.up_ns as f64 }
+    }),
+    gauge("num_unique_running_routing_keys", "Routing keys in the running batch.", |_| 0.0),
+    gauge("weight_memory_usage_gb", "Memory of the weights in GB.", |s| {
+        loads::memory_load(s.config, &s.loads).weight_gb
+    }),
+    gauge("kv_cache_memory_usage_gb", "Memory of the KV in GB.", |s| {
+        loads::memory_load(s.config, &s.loads).kv_cache_gb
+    }),
+    labelled(
+        gauge("graph_memory_usage_gb", "Memory of device graphs in GB.", |s| {
+            loads::memory_load(s.config, &s.loads).graph_gb
+        }),
+        ",phase=\"decode\"",
+    ),
     gauge("new_token_ratio", "Share of outstanding output that is reserved.", |s| s.loads.new_token_ratio),
     gauge("max_total_num_tokens", "KV capacity in tokens.", |s| s.loads.max_total_tokens as f64),
     gauge("page_size", "Tokens per KV page.", |s| f64::from(s.config.engine.page_size)),
@@ -113,76 +149,101 @@ const ROWS: &[Row] = &[
     counter("evicted_tokens_total", "Tokens evicted from the prefix cache.", |s| {
         s.totals.evicted_tokens as f64
     }),
-    Row {
-        name: "realtime_tokens_total",
-        kind: Kind::SchedulerCounter,
-        labels: ",mode=\"prefill_compute\"",
-        help: "Tokens computed by prefill steps.",
-        value: |s| s.totals.prefill_uncached_tokens as f64,
-    },
-    counter("forward_execution_seconds_total", "Engine time spent in steps.", |s| {
-        (s.totals.prefill_busy_ns + s.totals.decode_busy_ns) as f64 / 1e9
+    counter("num_prefill_retries_total", "Prefills tried again.", |_| 0.0),
+    labelled(
+        counter("realtime_tokens_total", "Tokens processed.", |s| s.totals.prefill_uncached_tokens as f64),
+        ",mode=\"prefill_compute\"",
+    ),
+    labelled(
+        counter("realtime_tokens_total", "Tokens processed.", |s| s.totals.cached_tokens as f64),
+        ",mode=\"prefill_cache\"",
+    ),
+    labelled(
+        counter("realtime_tokens_total", "Tokens processed.", |s| s.totals.generated_tokens as f64),
+        ",mode=\"decode\"",
+    ),
+    labelled(
+        counter("cuda_graph_passes_total", "Steps by whether they were device graphs.", |s| {
+            s.totals.prefill_steps as f64
+        }),
+        ",mode=\"prefill_none\"",
+    ),
+    labelled(
+        counter("cuda_graph_passes_total", "Steps by whether they were device graphs.", |s| {
+            s.totals.decode_steps as f64
+        }),
+        ",mode=\"decode_cuda_graph\"",
+    ),
+    labelled(
+        counter("forward_execution_seconds_total", "Engine time spent in steps.", |s| {
+            s.totals.prefill_busy_ns as f64 / 1e9
+        }),
+        ",category=\"extend\"",
+    ),
+    labelled(
+        counter("forward_execution_seconds_total", "Engine time spent in steps.", |s| {
+            s.totals.decode_busy_ns as f64 / 1e9
+        }),
+        ",category=\"decode\"",
+    ),
+    counter("scheduler_idle_seconds_total", "Engine time without a step.", |s| {
+        s.up_ns.saturating_sub(s.busy_ns()) as f64 / 1e9
     }),
-    tokenizer("prompt_tokens_total", "Prompt tokens of finished requests.", |s| {
-        s.totals.prompt_tokens as f64
-    }),
-    tokenizer("generation_tokens_total", "Output tokens.", |s| s.totals.generated_tokens as f64),
-    Row {
-        name: "cached_tokens_total",
-        kind: Kind::TokenizerCounter,
-        labels: ",cache_source=\"device\"",
-        help: "Prompt tokens served from the cache.",
-        value: |s| s.totals.cached_tokens as f64,
-    },
-    tokenizer("num_requests_total", "Requests that ended.", |s| s.totals.finished_requests as f64),
+    labelled(
+        tokenizer("cached_tokens_total", "Prompt tokens served from the cache.", |s| {
+            (s.totals.cached_tokens - s.totals.host_tokens) as f64
+        }),
+        ",cache_source=\"device\"",
+    ),
+    tier::CACHED,
     tokenizer("num_aborted_requests_total", "Requests that were aborted.", |s| {
         s.totals.aborted_requests as f64
     }),
 ];
 
-/// One histogram, in engine time.
-struct HistogramRow {
-    name: &'static str,
-    /// Labels beside the model and the kind of engine, ready to print.
-    labels: &'static str,
-    help: &'static str,
-    value: fn(&Latencies) -> &Histogram,
+/// The same series with more labels, ready to print.
+const fn labelled(row: Row, labels: &'static str) -> Row {
+    Row { labels, ..row }
 }
+
+/// A counter of requests that have ended: one series for whole answers, one for streams.
+struct CountRow {
+    name: &'static str,
+    help: &'static str,
+    value: fn(&Counts) -> u64,
+}
+
+const COUNTS: &[CountRow] = &[
+    CountRow {
+        name: "prompt_tokens_total",
+        help: "Prompt tokens of requests that ended.",
+        value: |counts| counts.prompt_tokens,
+    },
+    CountRow {
+        name: "generation_tokens_total",
+        help: "Output tokens of requests that ended.",
+        value: |counts| counts.generated_tokens,
+    },
+    CountRow { name: "num_requests_total", help: "Requests that ended.", value: |counts| counts.requests },
+];
 
 const STREAMED: &str = ",is_streaming=\"true\"";
 const WHOLE: &str = ",is_streaming=\"false\"";
 /// The labels of the scheduler's series.
 const RANKS: &str = ",tp_rank=\"0\",pp_rank=\"0\",moe_ep_rank=\"0\"";
 
-const fn histogram(
-    name: &'static str,
-    labels: &'static str,
-    help: &'static str,
-    value: fn(&Latencies) -> &Histogram,
-) -> HistogramRow {
-    HistogramRow { name, labels, help, value }
+/// The route.
+pub(super) fn routes(config: &WorkerConfig) -> Router<Arc<Worker>> {
+    if config.wire.enable_metrics { Router::new().route("/metrics", get(metrics)) } else { Router::new() }
 }
 
-/// Series of one name side by side.
-const HISTOGRAMS: &[HistogramRow] = &[
-    histogram("time_to_first_token_seconds", WHOLE, "From arrival to the first token.", |l| {
-        &l.first_token.whole
-    }),
-    histogram("time_to_first_token_seconds", STREAMED, "From arrival to the first token.", |l| {
-        &l.first_token.streamed
-    }),
-    histogram("inter_token_latency_seconds", "", "From one token to the next.", |l| &l.inter_token),
-    histogram("e2e_request_latency_seconds", WHOLE, "From arrival to the end.", |l| &l.end_to_end.whole),
-    histogram("e2e_request_latency_seconds", STREAMED, "From arrival to the end.", |l| {
-        &l.end_to_end.streamed
-    }),
-    histogram("queue_time_seconds", RANKS, "From the queue to the first schedule.", |l| &l.queue),
-];
-
-pub(super) async fn metrics(State(worker): State<Arc<Worker>>) -> Response {
-    let (ranks, latencies) = worker.full_report();
-    let mut text = render(&ranks, &worker.config);
-    render_histograms(&latencies, &worker.config, &mut text);
+async fn metrics(State(worker): State<Arc<Worker>>) -> Response {
+    let report = worker.full_report();
+    let config = &worker.config;
+    let mut text = render(&report, config);
+    render_counts(&report.tally, &common(config), &mut text);
+    histograms::render(&report, config.engine.role, &common(config), &mut text);
+    lag::render(worker.index(), &worker.lag.report(), &report.latencies, &mut text);
     ([(CONTENT_TYPE, CONTENT_TYPE_TEXT)], text).into_response()
 }
 
@@ -195,35 +256,40 @@ fn common(config: &WorkerConfig) -> String {
     format!("model_name=\"{}\",engine_type=\"{engine_type}\"", escape(&config.served_model_name))
 }
 
-fn render_histograms(latencies: &Latencies, config: &WorkerConfig, text: &mut String) {
-    let common = common(config);
-    let mut described = "";
-    for HistogramRow { name, labels, help, value } in HISTOGRAMS {
-        if described != *name {
-            let _ = write!(text, "# HELP sglang:{name} {help}\n# TYPE sglang:{name} histogram\n");
-            described = name;
+/// The lines before the samples of a name. Writing to a string cannot fail.
+fn describe(text: &mut String, name: &str, word: &str, help: &str) {
+    let _ = write!(text, "# HELP sglang:{name} {help}\n# TYPE sglang:{name} {word}\n");
+}
+
+/// A kind of answer that was never given has no sample, as with SGLang.
+fn render_counts(tally: &Tally, common: &str, text: &mut String) {
+    for CountRow { name, help, value } in COUNTS {
+        describe(text, name, "counter", help);
+        for (counts, labels) in [(&tally.whole, WHOLE), (&tally.streamed, STREAMED)] {
+            if counts.requests > 0 {
+                let _ = writeln!(text, "sglang:{name}{{{common}{labels}}} {}", value(counts));
+            }
         }
-        let labels = format!("{common}{labels}");
-        let histogram = value(latencies);
-        for (bound, count) in histogram.cumulative() {
-            let bound = if bound.is_finite() { format!("{bound:?}") } else { "+Inf".to_owned() };
-            let _ = writeln!(text, "sglang:{name}_bucket{{{labels},le=\"{bound}\"}} {count}");
-        }
-        let _ = writeln!(text, "sglang:{name}_sum{{{labels}}} {}", histogram.sum_s());
-        let _ = writeln!(text, "sglang:{name}_count{{{labels}}} {}", histogram.count());
     }
 }
 
-fn render(ranks: &[(EngineLoads, EngineTotals)], config: &WorkerConfig) -> String {
+fn render(report: &FullReport, config: &WorkerConfig) -> String {
+    let FullReport { ranks, up_ns, is_paused, .. } = report;
     let common = common(config);
     let mut text = String::with_capacity(ROWS.len() * 200 * ranks.len());
-    for row in ROWS {
+    let mut described = "";
+    let of_tier = config.engine.host_tier.is_some().then_some(tier::ROWS);
+    for row in ROWS.iter().chain(of_tier.into_iter().flatten()) {
         let Row { name, kind, labels, help, value } = row;
-        let word = if matches!(kind, Kind::SchedulerGauge) { "gauge" } else { "counter" };
-        // Writing to a string cannot fail.
-        let _ = write!(text, "# HELP sglang:{name} {help}\n# TYPE sglang:{name} {word}\n");
-        let values =
-            ranks.iter().map(|(loads, totals)| value(&Source { loads: *loads, totals: *totals, config }));
+        if described != *name {
+            let word = if matches!(kind, Kind::SchedulerGauge) { "gauge" } else { "counter" };
+            describe(&mut text, name, word, help);
+            described = name;
+        }
+        let source = |(loads, totals): &(EngineLoads, EngineTotals)| {
+            value(&Source { loads: *loads, totals: *totals, config, up_ns: *up_ns, is_paused: *is_paused })
+        };
+        let values = ranks.iter().map(source);
         if matches!(kind, Kind::TokenizerCounter) {
             let _ = writeln!(text, "sglang:{name}{{{common}{labels}}} {}", values.sum::<f64>());
             continue;

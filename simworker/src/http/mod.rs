@@ -1,8 +1,10 @@
 //! SGLang's endpoints over one worker.
 
+mod auth;
 mod chat;
 mod completions;
 mod control;
+mod embed;
 mod failure;
 mod fields;
 mod generate;
@@ -11,23 +13,31 @@ mod info;
 mod loads;
 mod logprobs;
 mod metrics;
+mod oai_logprobs;
 mod openai;
+mod pause;
 mod placement;
 mod request;
+mod responses;
+mod said;
+mod sampling;
 mod stream;
 mod tokens;
+mod tools;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use hyper::header::CONTENT_TYPE;
 use serde::Serialize;
 
+pub(crate) use auth::{REFUSED, allows};
 pub(crate) use failure::error_text;
-pub(crate) use generate::END_OF_TEXT;
 
 use crate::worker::Worker;
 
@@ -36,9 +46,10 @@ const MAX_BODY_BYTES: usize = 64 << 20;
 
 /// The routes of one worker.
 pub(crate) fn routes(worker: Arc<Worker>) -> Router {
-    let loads = if worker.config.legacy_loads { Router::new() } else { loads::routes() };
+    let loads = loads::routes(worker.config.wire.compat);
     Router::new()
         .merge(loads)
+        .merge(metrics::routes(&worker.config))
         .route("/ready", get(async || ()))
         .route("/ping", get(async || ()))
         .route("/health", get(health::health))
@@ -49,10 +60,10 @@ pub(crate) fn routes(worker: Arc<Worker>) -> Router {
         .route("/get_server_info", get(info::server_info))
         .route("/v1/models", get(info::models))
         .route("/v1/models/{*id}", get(info::model))
-        .route("/get_load", get(loads::legacy))
-        .route("/metrics", get(metrics::metrics))
         .route("/flush_cache", get(control::flush).post(control::flush))
         .route("/abort_request", post(control::abort))
+        .route("/pause_generation", post(pause::pause))
+        .route("/continue_generation", post(pause::resume))
         .route("/tokenize", post(tokens::tokenize))
         .route("/v1/tokenize", post(tokens::tokenize))
         .route("/detokenize", post(tokens::detokenize))
@@ -60,8 +71,19 @@ pub(crate) fn routes(worker: Arc<Worker>) -> Router {
         .route("/generate", post(generate::generate).put(generate::generate))
         .route("/v1/completions", post(completions::completions))
         .route("/v1/chat/completions", post(chat::chat))
+        .merge(responses::routes())
+        .merge(embed::routes())
+        .fallback(async || detail(StatusCode::NOT_FOUND))
+        .method_not_allowed_fallback(async || detail(StatusCode::METHOD_NOT_ALLOWED))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(from_fn_with_state(Arc::clone(&worker), auth::check))
         .with_state(worker)
+}
+
+/// What FastAPI says about paths and methods that it does not know.
+fn detail(status: StatusCode) -> Response {
+    let reason = status.canonical_reason().unwrap_or_default();
+    (status, json(&serde_json::json!({"detail": reason}))).into_response()
 }
 
 /// `value` as JSON text.

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use hyper::header::CONTENT_TYPE;
-use protocol::openai::{Answer, ErrorBody, Metadata, PromptTokensDetails, Usage, UsageMember};
-use protocol::view::Prompt;
+use protocol::openai::{Answer, ErrorBody, Metadata, PromptTokensDetails, SglExt, Usage, UsageMember};
+use protocol::sglang::{CachedTokensDetails, Matched};
 use serde::Serialize;
-use simworker_core::{EngineRole, FinishReason};
+use simworker_core::FinishReason;
 
 use super::failure::Failure;
 use super::fields::{Fields, OneOrMany};
-use super::generate::END_OF_TEXT;
 use super::info;
 use super::stream::{Voice, event, outcome};
 use crate::clock::unix_seconds;
@@ -26,18 +25,18 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Failure> {
     if kind.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    Err(Failure::bad_request("Unsupported Media Type: Only 'application/json' is allowed"))
+    Err(Failure::schema("Unsupported Media Type: Only 'application/json' is allowed"))
 }
 
-/// The routes below `/v1` refuse prompts without any text.
-pub(super) fn check_prompt(prompt: &Prompt<'_>) -> Result<(), Failure> {
-    let is_empty = match prompt {
-        Prompt::Text(text) => text.is_empty(),
-        Prompt::Texts(texts) => texts.iter().all(|text| text.is_empty()),
-        // Others are looked at token by token.
-        Prompt::Tokens(_) | Prompt::TokenLists(_) | Prompt::Unreadable => false,
-    };
-    if is_empty { Err(Failure::bad_request("The prompt is empty.")) } else { Ok(()) }
+/// The adapter that a model's name asks for: what comes after a colon, unless the colon is part of the served name.
+pub(super) fn adapter<'a>(worker: &Worker, model: &'a str) -> Option<&'a str> {
+    let served = worker.config.served_model_name.as_str();
+    if model == served {
+        return None;
+    }
+    let after_served = model.strip_prefix(served).and_then(|rest| rest.strip_prefix(':'));
+    let adapter = after_served.or_else(|| model.split_once(':').map(|(_, adapter)| adapter))?.trim();
+    (!adapter.is_empty()).then_some(adapter)
 }
 
 /// What is the same in every answer and chunk of a request.
@@ -49,6 +48,8 @@ pub(super) struct Head {
     /// Answers to each prompt.
     n: usize,
     cache_report: bool,
+    /// `return_cached_tokens_details`.
+    with_details: bool,
 }
 
 impl Head {
@@ -67,6 +68,7 @@ impl Head {
             created: unix_seconds() as u64,
             n: n as usize,
             cache_report: worker.config.enable_cache_report,
+            with_details: fields.get_or_default("return_cached_tokens_details")?,
         })
     }
 
@@ -85,13 +87,24 @@ impl Head {
             choices,
             usage,
             metadata: None,
+            sglext: None,
         }
     }
 
+    /// What SGLang tells beyond OpenAI's members, if it was asked for: of the first reply, which has so many cached tokens,
+    /// and so many of them from the host.
+    fn extension(&self, cached: Option<(u32, u32)>) -> Option<SglExt> {
+        let (all, host) = cached.filter(|_| self.with_details)?;
+        Some(SglExt { cached_tokens_details: CachedTokensDetails { device: all - host, host } })
+    }
+
     /// A whole answer.
-    pub(super) fn whole<C>(&self, object: &'static str, choices: Vec<C>, usage: Usage) -> Answer<'_, C> {
+    pub(super) fn whole<C>(&self, object: &'static str, choices: Vec<C>, replies: &[Whole]) -> Answer<'_, C> {
         let metadata = Some(Metadata { weight_version: info::WEIGHT_VERSION });
-        Answer { metadata, ..self.chunk(object, choices, Some(UsageMember::Full(usage))) }
+        let first = replies.first().map(|reply| &reply.finish);
+        let sglext = self.extension(first.map(|finish| (finish.cached_tokens, finish.host_tokens)));
+        let usage = UsageMember::Full(whole_usage(self, replies));
+        Answer { metadata, sglext, ..self.chunk(object, choices, Some(usage)) }
     }
 
     /// The usage of all replies: pairs of a ticket, its output tokens and its cached tokens, answers to one prompt
@@ -137,9 +150,9 @@ impl StreamOptions {
     }
 }
 
-/// Writes the chunk without choices that carries the usage of all replies, if it was asked for; `form` is how the route
-/// writes it.
-pub(super) fn usage_chunk(
+/// Writes the chunks without choices: one with the extension and one with the usage of all replies, if they were asked
+/// for; `form` is how the route writes the usage.
+pub(super) fn last_chunks(
     head: &Head,
     object: &'static str,
     options: StreamOptions,
@@ -147,6 +160,12 @@ pub(super) fn usage_chunk(
     form: impl FnOnce(Usage) -> UsageMember,
     out: &mut Vec<u8>,
 ) {
+    let first = voices.first().map(|voice| &voice.figures);
+    let sglext = head.extension(first.map(|figures| (figures.cached_tokens, figures.host_tokens)));
+    if sglext.is_some() {
+        let chunk = head.chunk(object, Vec::<()>::new(), Some(UsageMember::Null));
+        event(out, &Answer { sglext, ..chunk });
+    }
     if options.include_usage {
         let replies = voices.iter().map(|voice| (&voice.ticket, voice.sent, voice.figures.cached_tokens));
         event(out, &head.chunk(object, Vec::<()>::new(), Some(form(head.usage(replies)))));
@@ -159,18 +178,16 @@ pub(super) fn failure_chunk(failure: &Failure, out: &mut Vec<u8>) {
     struct Framed<'a> {
         error: ErrorBody<'a>,
     }
-    failure.with_body(|error| event(out, &Framed { error }));
+    failure.with_frame_body(|error| event(out, &Framed { error }));
 }
 
 /// The words for an end: `finish_reason` and `matched_stop`.
-pub(super) fn words(ticket: &Ticket, finish: &Finish) -> (&'static str, Option<u32>) {
+pub(super) fn words<'a>(ticket: &'a Ticket, finish: &Finish) -> (&'static str, Option<Matched<'a>>) {
+    if let Some(matched) = ticket.matched(finish) {
+        return ("stop", Some(matched.told()));
+    }
     match finish.reason {
-        FinishReason::Length
-            if ticket.ends_by_itself && ticket.worker.config.engine.role != EngineRole::Prefill =>
-        {
-            ("stop", Some(END_OF_TEXT))
-        }
-        FinishReason::Length => ("length", None),
+        FinishReason::Length | FinishReason::Stop => ("length", None),
         FinishReason::Abort { .. } | FinishReason::Error { .. } => ("abort", None),
     }
 }

@@ -59,21 +59,23 @@ impl Placement {
 fn rank(ranks: u32, headers: &HeaderMap, fields: &Fields<'_>) -> Result<Option<u32>, Failure> {
     if let Some(value) = headers.get(RANK_HEADER) {
         let rank = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-        let wrong = || Failure::bad_request("Invalid X-Data-Parallel-Rank header: an integer is needed.");
-        return check("X-Data-Parallel-Rank", rank.ok_or_else(wrong)?, ranks).map(Some);
+        let given = || String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let wrong = || format!("Invalid X-Data-Parallel-Rank header: must be an integer, got '{}'", given());
+        let rank = rank.ok_or_else(|| Failure::status(400, wrong()))?;
+        return check(rank, ranks).map(Some);
     }
     let mut named = None;
     for key in ["data_parallel_rank", "routed_dp_rank"] {
         if let Some(rank) = fields.get::<i64>(key)? {
-            named = Some(check(key, rank, ranks)?);
+            named = Some(check(rank, ranks)?);
         }
     }
     Ok(named)
 }
 
-fn check(named_by: &str, rank: i64, ranks: u32) -> Result<u32, Failure> {
+fn check(rank: i64, ranks: u32) -> Result<u32, Failure> {
     let known = u32::try_from(rank).ok().filter(|rank| *rank < ranks);
-    let wrong = || format!("{named_by} is {rank}; it must be in the range [0, {ranks}).");
+    let wrong = || format!("routed_dp_rank={rank} out of range [0, {ranks})");
     known.ok_or_else(|| Failure::bad_request(wrong()))
 }
 

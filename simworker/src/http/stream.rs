@@ -11,13 +11,22 @@ use std::task::{Context, Poll};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use serde::Serialize;
 
 use super::failure::Failure;
+use super::said::Said;
 use super::write_json;
 use crate::mailbox::{Ending, Figures, Finish, Progress};
 use crate::ticket::Ticket;
+
+const DONE: &[u8] = b"data: [DONE]\n\n";
+
+const HEADERS: [(HeaderName, &str); 2] =
+    [(CONTENT_TYPE, "text/event-stream; charset=utf-8"), (CACHE_CONTROL, "no-cache")];
+
+/// By how much a chunk may exceed the last one before its buffer grows.
+const SPARE: usize = 64;
 
 /// One reply within a stream.
 #[derive(Debug)]
@@ -28,6 +37,8 @@ pub(super) struct Voice {
     pub(super) sent: u32,
     /// What else is known of it.
     pub(super) figures: Figures,
+    /// All that has been said with the next frame, where frames say it all.
+    pub(super) said: Said,
 }
 
 /// News about one reply.
@@ -43,6 +54,10 @@ pub(super) struct News<'a> {
 
 /// How a dialect writes its frames.
 pub(super) trait Frames: Send + Unpin + 'static {
+    /// Whether each frame says all that has been said before, so that [`Voice::said`] is needed.
+    fn say_it_all(&self) -> bool {
+        false
+    }
     /// Writes the frames for some news.
     fn news(&self, news: &News<'_>, out: &mut Vec<u8>);
     /// Whether this failure is a frame like any other here, and writes it then; otherwise it ends the stream.
@@ -51,6 +66,10 @@ pub(super) trait Frames: Send + Unpin + 'static {
     fn failure(&self, failure: &Failure, out: &mut Vec<u8>);
     /// Writes what comes after the last reply has ended.
     fn tail(&self, voices: &[Voice], out: &mut Vec<u8>);
+    /// The end of the stream.
+    fn last(&self) -> &'static [u8] {
+        DONE
+    }
 }
 
 /// Appends `value` as one event.
@@ -58,6 +77,14 @@ pub(super) fn event(out: &mut Vec<u8>, value: &impl Serialize) {
     out.extend_from_slice(b"data: ");
     write_json(out, value);
     out.extend_from_slice(b"\n\n");
+}
+
+/// A stream in which a request fails before it has begun to run; `write` writes the frame.
+pub(super) fn failed(write: impl FnOnce(&mut Vec<u8>)) -> Response {
+    let mut out = Vec::new();
+    write(&mut out);
+    out.extend_from_slice(DONE);
+    (HEADERS, out).into_response()
 }
 
 /// The body of a streamed answer.
@@ -73,17 +100,26 @@ pub(super) struct TokenStream<F> {
     failed: Option<Failure>,
     begun: bool,
     over: bool,
+    /// Length of the last chunk; the next will be about as long.
+    last_len: usize,
 }
 
 impl<F: Frames> TokenStream<F> {
     /// A stream of these replies; `interval` tokens make a frame.
     pub(super) fn new(tickets: Vec<Ticket>, frames: F, interval: u32) -> Self {
-        let voice = |(index, ticket)| Voice { ticket, index, sent: 0, figures: Figures::default() };
+        let voice = |(index, ticket)| Voice {
+            ticket,
+            index,
+            sent: 0,
+            figures: Figures::default(),
+            said: Said::default(),
+        };
         let voices = (0..).zip(tickets).map(voice).collect();
-        Self { voices, frames, interval, ready: None, failed: None, begun: false, over: false }
+        Self { voices, frames, interval, ready: None, failed: None, begun: false, over: false, last_len: 0 }
     }
 
-    /// Waits for the first frame, so that a failure before it still has a status of its own.
+    /// Waits for the first frame, so that a failure before it still has a status of its own, unless it is the
+    /// scheduler's: that is a frame like others, as the stream has begun when the scheduler speaks.
     pub(super) async fn begin(mut self) -> Result<Self, Failure> {
         self.ready = std::future::poll_fn(|context| self.poll_chunk(context)).await;
         match self.failed.take() {
@@ -92,10 +128,14 @@ impl<F: Frames> TokenStream<F> {
         }
     }
 
+    /// The same with something before it, which is sent at once.
+    pub(super) fn after(self, opening: Vec<u8>) -> Self {
+        Self { ready: Some(opening.into()), begun: true, ..self }
+    }
+
     /// The answer with this body.
     pub(super) fn response(self) -> Response {
-        let headers = [(CONTENT_TYPE, "text/event-stream; charset=utf-8"), (CACHE_CONTROL, "no-cache")];
-        (headers, axum::body::Body::new(self)).into_response()
+        (HEADERS, axum::body::Body::new(self)).into_response()
     }
 
     fn poll_chunk(&mut self, context: &Context<'_>) -> Poll<Option<Bytes>> {
@@ -117,6 +157,7 @@ impl<F: Frames> TokenStream<F> {
             return Poll::Pending;
         }
         self.begun = true;
+        self.last_len = out.len();
         Poll::Ready(Some(out.into()))
     }
 
@@ -126,7 +167,7 @@ impl<F: Frames> TokenStream<F> {
             return Ok(());
         }
         let want = next_frame(voice.sent, self.interval);
-        let Poll::Ready(Progress { tokens, figures, ending }) = voice.ticket.poll(context, want) else {
+        let Poll::Ready(Progress { tokens, figures, ending, .. }) = voice.ticket.poll(context, want) else {
             return Ok(());
         };
         voice.figures = figures;
@@ -138,6 +179,10 @@ impl<F: Frames> TokenStream<F> {
                 Err(failure) => return Err(failure),
             },
         };
+        if self.frames.say_it_all() {
+            voice.said.grow(&voice.ticket.reply, tokens);
+        }
+        out.reserve(self.last_len + SPARE);
         self.frames.news(&News { voice, tokens, finish }, out);
         voice.sent = tokens;
         Ok(())
@@ -145,8 +190,12 @@ impl<F: Frames> TokenStream<F> {
 
     fn fail(&mut self, failure: Failure, out: &mut Vec<u8>) {
         self.frames.failure(&failure, out);
+        // SGLang leaves its loop over the tokens there, and tells the usage all the same.
+        if failure.is_by_scheduler() {
+            self.frames.tail(&self.voices, out);
+        }
         self.close(out);
-        if !self.begun {
+        if !self.begun && !failure.is_by_scheduler() {
             self.failed = Some(failure);
         }
         // What still runs beside the failed reply is of no use to anybody.
@@ -154,7 +203,7 @@ impl<F: Frames> TokenStream<F> {
     }
 
     fn close(&mut self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"data: [DONE]\n\n");
+        out.extend_from_slice(self.frames.last());
         self.over = true;
     }
 }
@@ -172,11 +221,11 @@ pub(super) fn outcome(ending: &Ending) -> Result<&Finish, Failure> {
     use simworker_core::FinishReason;
     match ending {
         Ending::Finished(Finish { reason: FinishReason::Error { status, message }, .. }) => {
-            Err(Failure { status: *status, message: (*message).to_owned(), by_scheduler: true })
+            Err(Failure::engine(*status, *message, true))
         }
         Ending::Finished(finish) => Ok(finish),
         Ending::Refused { status, message, by_scheduler } => {
-            Err(Failure { status: *status, message: message.clone(), by_scheduler: *by_scheduler })
+            Err(Failure::engine(*status, message.clone(), *by_scheduler))
         }
     }
 }

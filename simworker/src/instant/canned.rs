@@ -1,9 +1,15 @@
 //! Answers that are ready before anybody asks.
 
 use bytes::Bytes;
+use protocol::embedding::{
+    self, ClassifyData, ClassifyResponse, Embedding, EmbeddingObject, EmbeddingResponse, RerankEntry,
+    ScoreResponse,
+};
+use protocol::responses::{Message, Response, ResponseUsage, Status};
 use serde_json::{Value, json};
 
-use crate::http::END_OF_TEXT;
+use crate::http::json_text;
+use crate::reply::END_OF_TEXT;
 
 /// Tokens of an answer whose length nobody asked for, and the most of a whole answer.
 pub(super) const DEFAULT_TOKENS: u32 = 16;
@@ -195,52 +201,56 @@ impl Canned {
     }
 
     /// An answer of `/v1/responses`.
-    pub(super) fn response(&self, id: &str, status: &str) -> Value {
-        let content = json!([{"type": "output_text", "text": text(DEFAULT_TOKENS), "annotations": []}]);
-        let Names { model, created, .. } = &self.names;
-        json!({
-            "id": id, "object": "response", "created_at": created, "model": model, "status": status,
-            "output": [{"type": "message", "role": "assistant", "status": status, "content": content}],
-            "usage": {
-                "input_tokens": PROMPT_TOKENS, "output_tokens": DEFAULT_TOKENS,
-                "total_tokens": PROMPT_TOKENS + DEFAULT_TOKENS,
-            },
-        })
+    pub(super) fn response(&self, id: &str, status: Status) -> Bytes {
+        let text = text(DEFAULT_TOKENS);
+        let Names { model, created, id: message, .. } = &self.names;
+        let response = Response {
+            status,
+            output: vec![Message { status, ..Message::new(message, Some(&text)) }],
+            usage: Some(ResponseUsage::new(PROMPT_TOKENS, 0, DEFAULT_TOKENS)),
+            ..Response::new(id, *created, model)
+        };
+        json_text(&response).into()
     }
 
     /// An answer of `/v1/embeddings` for so many inputs.
-    pub(super) fn embeddings(&self, inputs: usize) -> Value {
-        let numbers = [0.25; EMBEDDING];
-        let entry = |index| json!({"object": "embedding", "index": index, "embedding": numbers});
-        self.list((0..inputs).map(entry).collect())
+    pub(super) fn embeddings(&self, inputs: usize) -> Bytes {
+        let entry = |index| EmbeddingObject {
+            embedding: Embedding::Floats(vec![0.25; EMBEDDING]),
+            index,
+            object: "embedding",
+        };
+        let data = (0..inputs).map(entry).collect();
+        let usage = embedding::usage(PROMPT_TOKENS);
+        json_text(&EmbeddingResponse { data, model: &self.names.model, object: "list", usage }).into()
     }
 
     /// An answer of `/v1/classify` for so many inputs.
-    pub(super) fn classes(&self, inputs: usize) -> Value {
-        let entry =
-            |index| json!({"index": index, "label": "LABEL_0", "probs": [0.75, 0.25], "num_classes": 2});
-        self.list((0..inputs).map(entry).collect())
+    pub(super) fn classes(&self, inputs: usize) -> Bytes {
+        let Names { id, model, created } = &self.names;
+        let data = (0..inputs).map(|index| ClassifyData::of(index, vec![0.75, 0.25])).collect();
+        let usage = embedding::usage(PROMPT_TOKENS);
+        json_text(&ClassifyResponse { id, object: "list", created: *created, model, data, usage }).into()
     }
 
     /// An answer of `/v1/rerank` for so many documents: the first fits best.
-    pub(super) fn ranks(&self, documents: usize) -> Value {
+    pub(super) fn ranks(documents: usize) -> Bytes {
         let score = |index: usize| 1.0 / (index + 1) as f64;
-        (0..documents).map(|index| json!({"score": score(index), "index": index, "document": null})).collect()
+        let entry = |index| RerankEntry { score: score(index), document: None, index, meta_info: None };
+        json_text(&(0..documents).map(entry).collect::<Vec<_>>()).into()
     }
 
     /// An answer of `/v1/score` for so many items.
-    pub(super) fn scores(&self, items: usize) -> Value {
-        json!({
-            "object": "scoring", "model": self.names.model, "scores": vec![[0.75, 0.25]; items],
-            "usage": usage(0),
+    pub(super) fn scores(&self, items: usize) -> Bytes {
+        json_text(&ScoreResponse {
+            scores: vec![vec![0.75, 0.25]; items],
+            pooled_hidden_states: None,
+            token_logprobs: None,
+            model: &self.names.model,
+            usage: embedding::usage(PROMPT_TOKENS),
+            object: "scoring",
         })
-    }
-
-    fn list(&self, data: Vec<Value>) -> Value {
-        let Names { id, model, created } = &self.names;
-        json!({
-            "id": id, "object": "list", "created": created, "model": model, "data": data, "usage": usage(0),
-        })
+        .into()
     }
 }
 

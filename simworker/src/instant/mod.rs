@@ -22,6 +22,7 @@ use hyper::service::Service;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::service::TowerToHyperService;
 use parking_lot::RwLock;
+use protocol::responses::Status;
 use protocol::tokenizer::mix;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -31,7 +32,9 @@ use body::TokenStream;
 use canned::{Canned, DEFAULT_TOKENS, Kind, Names};
 use scan::{Scan, Wish};
 
-use crate::http::error_text;
+use crate::config::WireConfig;
+use crate::http::{REFUSED, allows, error_text};
+use crate::responses::{self, Again, not_found};
 
 /// Longest request body in bytes.
 const MAX_BODY_BYTES: usize = 512 << 20;
@@ -49,6 +52,8 @@ pub(crate) struct CannedWorker {
     index: u32,
     /// From one chunk of a stream to the next.
     interval: Duration,
+    /// Its keys.
+    wire: WireConfig,
     /// The first number of a response that has not been created yet.
     responses: AtomicU64,
     /// For all else.
@@ -91,12 +96,20 @@ type Answer = Response<AnswerBody>;
 
 impl CannedWorker {
     /// The worker at place `index`, serving `model` since `started` (seconds since the epoch).
-    pub(crate) fn new(model: &str, index: u32, started: f64, interval: Duration, routes: Router) -> Self {
+    pub(crate) fn new(
+        model: &str,
+        index: u32,
+        started: f64,
+        interval: Duration,
+        wire: WireConfig,
+        routes: Router,
+    ) -> Self {
         Self {
             canned: RwLock::new(Arc::new(Canned::new(names(model, index, started)))),
             model: model.to_owned(),
             index,
             interval,
+            wire,
             responses: AtomicU64::new(0),
             routes: TowerToHyperService::new(routes),
         }
@@ -115,6 +128,11 @@ impl CannedWorker {
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<axum::BoxError>,
     {
+        if !allows(&self.wire, request.method(), request.uri().path(), request.headers()) {
+            let mut refusal = answer(JSON, AnswerBody::whole(REFUSED));
+            *refusal.status_mut() = StatusCode::UNAUTHORIZED;
+            return refusal;
+        }
         if *request.method() == Method::POST
             && let Some(route) = route(request.uri().path())
         {
@@ -124,8 +142,8 @@ impl CannedWorker {
                 Route::Entries(entries) => self.entries(entries, body).await,
             };
         }
-        if let Some(id) = request.uri().path().strip_prefix("/v1/responses/") {
-            return self.response(request.method(), id);
+        if let Some(rest) = request.uri().path().strip_prefix(responses::PATH) {
+            return self.response(request.method(), rest);
         }
         match self.routes.call(request).await {
             Ok(answer) => answer.map(AnswerBody::Routed),
@@ -157,10 +175,7 @@ impl CannedWorker {
             Kind::Generate => canned.whole_generations.get(wish.tokens),
             Kind::Responses => {
                 let number = self.responses.fetch_add(1, Ordering::Relaxed);
-                canned
-                    .response(&format!("{}{number}", canned.response_prefix()), "completed")
-                    .to_string()
-                    .into()
+                canned.response(&format!("{}{number}", canned.response_prefix()), Status::Completed)
             }
         };
         answer(JSON, AnswerBody::whole(bytes))
@@ -182,25 +197,25 @@ impl CannedWorker {
         let value = match entries {
             Entries::Embeddings => canned.embeddings(lists.input.len()),
             Entries::Classes => canned.classes(lists.input.len()),
-            Entries::Ranks => canned.ranks(lists.documents.len()),
+            Entries::Ranks => Canned::ranks(lists.documents.len()),
             Entries::Scores => canned.scores(lists.items.len()),
         };
-        answer(JSON, AnswerBody::whole(value.to_string()))
+        answer(JSON, AnswerBody::whole(value))
     }
 
     /// A response that was created before, or its cancellation: known only here, and only since the last start.
     fn response(&self, method: &Method, rest: &str) -> Answer {
-        let (id, status) = match (method, rest.strip_suffix("/cancel")) {
-            (&Method::GET, None) => (rest, "completed"),
-            (&Method::POST, Some(id)) => (id, "cancelled"),
-            _ => return failure(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"),
+        let (id, status) = match Again::read(method, rest) {
+            Some(Again::Retrieve(id)) => (id, Status::Completed),
+            Some(Again::Cancel(id)) => (id, Status::Cancelled),
+            None => return failure(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"),
         };
         let canned = Arc::clone(&self.canned.read());
         let number = id.strip_prefix(&canned.response_prefix()).and_then(|number| number.parse::<u64>().ok());
         if number.is_some_and(|number| number < self.responses.load(Ordering::Relaxed)) {
-            return answer(JSON, AnswerBody::whole(canned.response(id, status).to_string()));
+            return answer(JSON, AnswerBody::whole(canned.response(id, status)));
         }
-        failure(StatusCode::NOT_FOUND, &format!("Response with id '{id}' not found."))
+        failure(StatusCode::NOT_FOUND, &not_found(id))
     }
 }
 

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{Answer, CannedWorker, collect, search};
+use crate::config::WireConfig;
 
 /// A client that has sent a request and takes note of each write.
 struct Client {
@@ -61,7 +62,7 @@ fn writes(body: &str, interval: Duration) -> Vec<String> {
     let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes();
     let written = Arc::new(Mutex::new(Vec::new()));
     let client = Client { request, writes: Arc::clone(&written) };
-    let worker = CannedWorker::new("mock", 0, 1.0, interval, Router::new());
+    let worker = CannedWorker::new("mock", 0, 1.0, interval, WireConfig::mock(), Router::new());
     let service = service_fn(|request| async { Ok::<_, Infallible>(worker.answer(request).await) });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let connection = http1::Builder::new().writev(false).serve_connection(TokioIo::new(client), service);

@@ -114,14 +114,18 @@ async fn patch_faults(State(stations): State<Stations>, Path(index): Path<usize>
 
 /// Refuses faults that cannot happen to a worker in its role.
 fn check(station: &Station, faults: &Map<String, Value>) -> Result<(), Refusal> {
-    let set = faults.iter().filter(|(_, value)| !value.is_null()).map(|(key, _)| key);
-    match set.into_iter().find(|key| fault::is_of_handoffs(key)) {
-        Some(key) if !station.sends_kv() => Err(Refusal(
-            StatusCode::BAD_REQUEST,
-            format!("fault {key}: it is for prefill workers, and this worker is none"),
-        )),
-        _ => Ok(()),
+    let refuse = |key: &str, of: &str| {
+        Refusal(StatusCode::BAD_REQUEST, format!("fault {key}: it is for {of}, and this worker is none"))
+    };
+    for (key, _) in faults.iter().filter(|(_, value)| !value.is_null()) {
+        if fault::is_of_handoffs(key) && !station.sends_kv() {
+            return Err(refuse(key, "prefill workers"));
+        }
+        if fault::is_of_engines(key) && !station.has_engine() {
+            return Err(refuse(key, "emulated engines"));
+        }
     }
+    Ok(())
 }
 
 fn object(body: &[u8]) -> Result<Map<String, Value>, Refusal> {

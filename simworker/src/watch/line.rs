@@ -28,9 +28,20 @@ pub(super) struct Line {
     unflushed: AtomicBool,
     /// The task wants to run when it has.
     wake_when_flushed: AtomicBool,
-    /// Since when there has been no request; `None` while there is one.
-    idle_since: Mutex<Option<Instant>>,
+    /// Requests share it (HTTP/2): a fault of one of them ends that one, and not the connection.
+    shared: AtomicBool,
+    /// No more requests are to begin.
+    wind_down: Notify,
+    busy: Mutex<Busy>,
     turned: Notify,
+}
+
+/// Requests that are being answered.
+#[derive(Debug)]
+struct Busy {
+    requests: u32,
+    /// Since when there has been none.
+    idle_since: Instant,
 }
 
 impl Line {
@@ -41,9 +52,16 @@ impl Line {
             end_when_flushed: AtomicBool::new(false),
             unflushed: AtomicBool::new(false),
             wake_when_flushed: AtomicBool::new(false),
-            idle_since: Mutex::new(Some(Instant::now())),
+            shared: AtomicBool::new(false),
+            wind_down: Notify::new(),
+            busy: Mutex::new(Busy { requests: 0, idle_since: Instant::now() }),
             turned: Notify::new(),
         }
+    }
+
+    /// Requests share it from now on.
+    pub(super) fn is_shared(&self) {
+        self.shared.store(true, Ordering::Relaxed);
     }
 
     /// The connection ends with a reset when it is dropped.
@@ -51,8 +69,24 @@ impl Line {
         self.reset.store(true, Ordering::Relaxed);
     }
 
-    /// The connection ends when all is written.
+    /// A request ends like that, and the connection with it if they do not share it.
+    pub(super) fn reset_request(&self) {
+        if !self.shared.load(Ordering::Relaxed) {
+            self.reset();
+        }
+    }
+
+    /// Waits until no more requests are to begin.
+    pub(super) async fn winds_down(&self) {
+        self.wind_down.notified().await;
+    }
+
+    /// The connection ends when all is written; a shared one when all requests on it are answered.
     pub(super) fn end_when_flushed(&self, how: How) {
+        if self.shared.load(Ordering::Relaxed) {
+            self.wind_down.notify_one();
+            return;
+        }
         if how == How::Reset {
             self.reset();
         }
@@ -66,7 +100,8 @@ impl Line {
 
     /// Ready when all is written.
     pub(super) fn poll_flushed(&self) -> Poll<()> {
-        if self.unflushed.load(Ordering::Relaxed) {
+        // The frames of a shared one are in order anyway: what was handed over goes out before the end of its stream.
+        if !self.shared.load(Ordering::Relaxed) && self.unflushed.load(Ordering::Relaxed) {
             self.wake_when_flushed.store(true, Ordering::Relaxed);
             return Poll::Pending;
         }
@@ -75,17 +110,21 @@ impl Line {
 
     /// A request has come.
     pub(super) fn busy(&self) {
-        *self.idle_since.lock() = None;
+        self.busy.lock().requests += 1;
     }
 
     /// It has ended.
     pub(super) fn idle(&self) {
-        *self.idle_since.lock() = Some(Instant::now());
+        let mut busy = self.busy.lock();
+        busy.requests = busy.requests.saturating_sub(1);
+        busy.idle_since = Instant::now();
+        drop(busy);
         self.turned.notify_one();
     }
 
     pub(super) fn idle_since(&self) -> Option<Instant> {
-        *self.idle_since.lock()
+        let busy = self.busy.lock();
+        (busy.requests == 0).then_some(busy.idle_since)
     }
 
     /// Waits until a request has ended.

@@ -4,6 +4,7 @@
 //! that neither costs anything when it is not used.
 
 mod control;
+mod garble;
 mod lies;
 mod line;
 mod reply;

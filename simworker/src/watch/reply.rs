@@ -10,6 +10,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::garble::Garbler;
 use super::line::Line;
 use super::visit::Visit;
 use crate::fault::{Cut, How, Plan, Point};
@@ -24,6 +25,7 @@ pub(super) struct Reply {
     cut: Option<Cut>,
     delay_chunk: Option<Duration>,
     close_after: bool,
+    garbler: Option<Garbler>,
     chunks: u64,
     /// A chunk that is not yet due.
     held: Option<(Bytes, Pin<Box<Sleep>>)>,
@@ -50,6 +52,7 @@ impl Reply {
             cut: plan.cut,
             delay_chunk: plan.delay_chunk,
             close_after: plan.close_after,
+            garbler: plan.garbage.map(Garbler::new),
             chunks: 0,
             held: None,
             is_over,
@@ -75,7 +78,7 @@ impl Reply {
         ready!(self.line.poll_flushed());
         self.visit.fault(how.key());
         if how == How::Reset {
-            self.line.reset();
+            self.line.reset_request();
         }
         Poll::Ready(Some(Err(axum::Error::new(io::Error::from(io::ErrorKind::ConnectionAborted)))))
     }
@@ -119,7 +122,10 @@ impl Body for Reply {
             this.is_over = true;
             return Poll::Ready(None);
         };
-        let mut bytes = chunk?;
+        let mut bytes = match &mut this.garbler {
+            Some(garbler) => garbler.garble(&chunk?),
+            None => chunk?,
+        };
         if let Ok(room) = usize::try_from(this.room()) {
             bytes.truncate(room);
         }

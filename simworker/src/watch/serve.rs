@@ -8,10 +8,8 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper::{Request, Response, StatusCode, Version};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -22,7 +20,7 @@ use super::station::Station;
 use super::visit::{SeenBody, Visit};
 use crate::connection::Connection;
 use crate::fault::{Cut, How, Lie, Plan, Point, StatusAnswer};
-use crate::host::listen;
+use crate::host::{listen, serve_connection};
 use crate::http::error_text;
 use crate::instant::AnswerBody;
 
@@ -75,13 +73,13 @@ async fn converse(station: Arc<Station>, stream: TcpStream) {
     let line = Arc::new(Line::new(station.number()));
     let mut kills = station.kills();
     let io = Tapped::new(Connection::new(stream), Arc::clone(&line), Arc::clone(&station));
-    let service = service_fn(|request| serve(Arc::clone(&station), Arc::clone(&line), request));
-    let connection = http1::Builder::new().writev(false).serve_connection(TokioIo::new(io), service);
+    let (at, on) = (Arc::clone(&station), Arc::clone(&line));
+    let service = service_fn(move |request| serve(Arc::clone(&at), Arc::clone(&on), request));
+    let served = serve_connection(io, service, station.http2(), line.winds_down());
     // It outlives the choice, so that it is dropped when the line knows how it is to end.
-    let mut connection = std::pin::pin!(connection);
+    let mut served = std::pin::pin!(served);
     tokio::select! {
-        // However it ended, there is nobody to tell.
-        _ = &mut connection => {}
+        () = &mut served => {}
         _ = kills.changed() => line.reset(),
         () = idle_too_long(&station, &line) => {}
     }
@@ -112,10 +110,13 @@ async fn serve(
     line: Arc<Line>,
     request: Request<Incoming>,
 ) -> Result<Response<Reply>, Broken> {
+    if request.version() == Version::HTTP_2 {
+        line.is_shared();
+    }
     let mut visit = Visit::new(&station, &line, &request);
     let plan = station.plan(&request);
     let is_abort = request.uri().path() == "/abort_request";
-    let mut request = request.map(|body| visit.body(body, is_abort));
+    let mut request = request.map(|body| visit.body(body, is_abort, plan.read_rate));
     if let Some(Cut { point: point @ (Point::Arrival | Point::Request), how }) = plan.cut {
         if point == Point::Request {
             drain(request.body_mut()).await;
@@ -135,7 +136,7 @@ async fn break_off<T>(visit: &mut Visit, line: &Line, how: How) -> Result<T, Bro
     visit.fault(how.key());
     match how {
         How::Stall => pending().await,
-        How::Reset => line.reset(),
+        How::Reset => line.reset_request(),
         How::Close => {}
     }
     Err(io::ErrorKind::ConnectionAborted.into())
@@ -151,6 +152,20 @@ async fn answer(
         drain(request.body_mut()).await;
         return status_answer(made_up);
     }
+    let answer = told(station, visit, plan, request).await;
+    match plan.skew {
+        Some(skew) => lies::skewed(answer, skew).await,
+        None => answer,
+    }
+}
+
+/// The worker's answer, or a lie.
+async fn told(
+    station: &Station,
+    visit: &mut Visit,
+    plan: &Plan,
+    request: Request<SeenBody>,
+) -> Response<AnswerBody> {
     match &plan.lie {
         None | Some(Lie::Frozen | Lie::Status(_)) => station.answer(request).await,
         Some(Lie::Hang) => {

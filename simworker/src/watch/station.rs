@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::seen::Log;
 use super::visit::SeenBody;
+use crate::config::Http2Config;
 use crate::fault::{Active, Fault, Faults, HandoffPlan, Plan, Refuse, to_json};
 use crate::instant::{AnswerBody, CannedWorker};
 use crate::worker::Worker;
@@ -35,7 +36,7 @@ pub(crate) struct Station {
     pub(super) address: SocketAddr,
     worker: Arc<Worker>,
     subject: Subject,
-    faults: Faults,
+    faults: Arc<Faults>,
     log: Option<Log>,
     connections: AtomicU64,
     open: AtomicU64,
@@ -62,7 +63,7 @@ impl Station {
             address,
             worker,
             subject,
-            faults,
+            faults: Arc::new(faults),
             log: with_log.then(Log::default),
             connections: AtomicU64::new(0),
             open: AtomicU64::new(0),
@@ -72,7 +73,9 @@ impl Station {
             killed: watch::Sender::new(0),
             listening: watch::Sender::new(true),
         };
+        this.worker.kv.iter().for_each(|kv| kv.obey(&this.faults));
         this.worker.freeze_loads(this.faults.frozen());
+        this.worker.set_slowness(this.faults.slowness());
         if this.faults.dead() {
             this.worker.die();
         }
@@ -95,9 +98,19 @@ impl Station {
         }
     }
 
+    /// How it speaks HTTP/2, if it does.
+    pub(super) fn http2(&self) -> Option<Http2Config> {
+        self.worker.config.wire.http2
+    }
+
     /// What is to happen to this request.
     pub(super) fn plan<B>(&self, request: &Request<B>) -> Plan {
-        self.faults.plan(request.method(), request.uri().path())
+        self.faults.plan(request.method(), request.uri().path(), &|| self.worker.queued())
+    }
+
+    /// Whether an engine answers.
+    pub(super) fn has_engine(&self) -> bool {
+        matches!(self.subject, Subject::Engine(_))
     }
 
     /// Whether it is a prefill worker.
@@ -115,6 +128,7 @@ impl Station {
         let (before, was_dead) = (self.faults.refuse(), self.faults.dead());
         let result = self.faults.edit(act);
         self.worker.freeze_loads(self.faults.frozen());
+        self.worker.set_slowness(self.faults.slowness());
         match (was_dead, self.faults.dead()) {
             (false, true) => {
                 self.worker.die();
@@ -239,7 +253,7 @@ impl Station {
         serde_json::json!({
             "index": index,
             "url": format!("http://{}", self.address),
-            "mode": if matches!(self.subject, Subject::Engine(_)) { "engine" } else { "instant" },
+            "mode": if self.has_engine() { "engine" } else { "instant" },
             "listening": *self.listening.borrow(),
             "boot": self.boots.load(Ordering::Relaxed),
             "started": self.worker.started(),

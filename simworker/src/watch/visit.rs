@@ -1,13 +1,16 @@
 //! One request's entry in the books, and its body, which is measured as it is read.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::Request;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use sha2::{Digest, Sha256};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::line::Line;
 use super::seen::End;
@@ -35,12 +38,12 @@ impl Visit {
     }
 
     /// The request's body, to be read through this.
-    pub(super) fn body(&self, inner: Incoming, is_abort: bool) -> SeenBody {
+    pub(super) fn body(&self, inner: Incoming, is_abort: bool, rate: Option<u64>) -> SeenBody {
         let record = self.seq.map(|seq| {
             let head = is_abort.then(Vec::new);
             Record { station: Arc::clone(&self.station), seq, hash: Sha256::new(), bytes: 0, head }
         });
-        SeenBody { inner, record }
+        SeenBody { inner, record, pace: rate.map(Pace::new) }
     }
 
     pub(super) fn status(&self, status: u16) {
@@ -82,6 +85,37 @@ pub(crate) struct SeenBody {
     inner: Incoming,
     /// If books are kept and the body has not ended.
     record: Option<Record>,
+    /// If it is read slowly.
+    pace: Option<Pace>,
+}
+
+/// Reading so many bytes a second. What has been read is handed on when it could have come at that rate, and nothing is
+/// read meanwhile, so that the client has to wait too.
+#[derive(Debug)]
+struct Pace {
+    rate: u64,
+    due: Instant,
+    held: Option<(Frame<Bytes>, Pin<Box<Sleep>>)>,
+}
+
+impl Pace {
+    fn new(rate: u64) -> Self {
+        Self { rate, due: Instant::now(), held: None }
+    }
+
+    fn hold(&mut self, frame: Frame<Bytes>) {
+        let bytes = frame.data_ref().map_or(0, Bytes::len);
+        self.due += Duration::from_secs_f64(bytes as f64 / self.rate as f64);
+        self.held = Some((frame, Box::pin(sleep_until(self.due))));
+    }
+
+    /// What is held, when it is due; none when nothing is held.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
+        if let Some((_, timer)) = &mut self.held {
+            ready!(timer.as_mut().poll(context));
+        }
+        Poll::Ready(self.held.take().map(|(frame, _)| frame))
+    }
 }
 
 #[derive(Debug)]
@@ -129,14 +163,9 @@ impl Drop for SeenBody {
     }
 }
 
-impl Body for SeenBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+impl SeenBody {
+    /// Reads and books what the client sends.
+    fn poll_inner(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
         match &frame {
             Some(Ok(frame)) => {
@@ -159,12 +188,39 @@ impl Body for SeenBody {
         }
         Poll::Ready(frame)
     }
+}
+
+impl Body for SeenBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        loop {
+            if let Some(pace) = &mut self.pace
+                && let Some(frame) = ready!(pace.poll(context))
+            {
+                return Poll::Ready(Some(Ok(frame)));
+            }
+            let frame = ready!(self.poll_inner(context));
+            match (frame, &mut self.pace) {
+                (Some(Ok(frame)), Some(pace)) => pace.hold(frame),
+                (frame, _) => return Poll::Ready(frame),
+            }
+        }
+    }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.inner.is_end_stream() && self.pace.as_ref().is_none_or(|pace| pace.held.is_none())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        match &self.pace {
+            // Something may be held that is no longer to come.
+            Some(_) => SizeHint::default(),
+            None => self.inner.size_hint(),
+        }
     }
 }

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use protocol::sse::Splitter;
 use serde_json::Value;
 use simworker::config::{HostConfig, Mode, Roles, WatchConfig, WorkerConfig};
+#[cfg(feature = "kv-events")]
+use simworker::config::{KvEndpoints, KvEventsConfig};
 use simworker::fault::Assigned;
 use simworker::host::Host;
 use simworker_core::preset;
@@ -71,9 +73,28 @@ impl Worker {
 
     /// One that runs at another speed.
     pub(crate) fn watched_at(speed: f64, mode: Mode, faults: &[&str]) -> Self {
+        Self::watched_with(speed, mode, faults, |_| ())
+    }
+
+    /// One whose configuration is changed.
+    pub(crate) fn watched_with(
+        speed: f64,
+        mode: Mode,
+        faults: &[&str],
+        change: impl FnOnce(&mut WorkerConfig),
+    ) -> Self {
+        let mut worker = defaults();
+        change(&mut worker);
         let faults = faults.iter().map(|text| Assigned::parse(text).unwrap()).collect();
         let control = Some(("127.0.0.1".to_owned(), 0));
-        Self::host(defaults(), speed, 2, mode, WatchConfig { control, faults, seed: 1 })
+        Self::host(worker, speed, 2, mode, WatchConfig { control, faults, seed: 1 })
+    }
+
+    /// Two workers that answer at once, whose configuration is changed.
+    pub(crate) fn instant_with(change: impl FnOnce(&mut WorkerConfig)) -> Self {
+        let mut worker = defaults();
+        change(&mut worker);
+        Self::host(worker, 1.0, 2, Mode::Instant { interval_ns: 0 }, WatchConfig::default())
     }
 
     /// Two workers that answer at once.
@@ -87,6 +108,26 @@ impl Worker {
         let host = Host::start(&config).unwrap();
         let address = host.addresses()[0];
         Self { host, address }
+    }
+
+    #[cfg(feature = "kv-events")]
+    /// Two workers that publish KV events, at any free ports of this machine.
+    pub(crate) fn publishing(change: impl FnOnce(&mut WorkerConfig), faults: &[&str]) -> Self {
+        let config = r#"{"publisher": "zmq", "endpoint": "tcp://127.0.0.1:0", "bind": true,
+            "replay_endpoint": "tcp://127.0.0.1:0", "topic": "kv", "buffer_steps": 50}"#;
+        let mut worker = defaults();
+        worker.kv_events = KvEventsConfig::parse(config).unwrap();
+        change(&mut worker);
+        let faults = faults.iter().map(|text| Assigned::parse(text).unwrap()).collect();
+        let control = Some(("127.0.0.1".to_owned(), 0));
+        Self::host(worker, 50.0, 2, Mode::Engine, WatchConfig { control, faults, seed: 1 })
+    }
+
+    #[cfg(feature = "kv-events")]
+    /// Where the ranks of the worker that is asked publish.
+    pub(crate) fn kv_endpoints(&self) -> &KvEndpoints {
+        let index = self.host.addresses().iter().position(|address| *address == self.address);
+        &self.host.kv_events()[index.unwrap()]
     }
 
     /// Turns to the second worker.
@@ -120,6 +161,11 @@ impl Worker {
             assert!(Instant::now() < deadline, "{what}: {seen}");
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// Asks with one more header line.
+    pub(crate) fn get_with(&self, path: &str, header: &str) -> Answer {
+        read(self.open("GET", path, &format!("application/json\r\n{header}"), ""))
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
@@ -166,6 +212,24 @@ impl Worker {
             assert!(Instant::now() < deadline, "{what}: {}", self.load());
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// Looks until the report of all ranks is as it should be.
+    pub(crate) fn wait_for_loads(&self, what: &str, as_it_should_be: impl Fn(&Value) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let loads = self.get("/v1/loads").json();
+            if as_it_should_be(&loads) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{what}: {loads}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Asks for the health and does not wait for the answer.
+    pub(crate) fn open_health(&self) -> TcpStream {
+        self.open("GET", "/health", "", "")
     }
 
     pub(crate) fn wait_until_running(&self, requests: u64) {

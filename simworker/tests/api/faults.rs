@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use simworker::config::Mode;
+use simworker::config::{Compat, Mode, WorkerConfig};
 
 use crate::client::{Worker, read};
 
@@ -219,7 +219,6 @@ fn loads_can_be_lies() {
     both(&[], |worker| {
         set(worker, json!("negative"));
         assert_eq!(worker.load()["num_running_reqs"], -1);
-        assert_eq!(worker.get("/get_load").json()[0]["num_waiting_reqs"], -1);
         set(worker, json!({"num_running_reqs": 77}));
         assert_eq!((&worker.load()["num_running_reqs"], &worker.load()["dp_rank"]), (&json!(77), &json!(0)));
         set(worker, json!("garbage"));
@@ -231,6 +230,13 @@ fn loads_can_be_lies() {
         assert_eq!(drain_for(hanging, Duration::from_millis(100)).1, Err(ErrorKind::WouldBlock));
         assert_eq!(worker.get("/health").status, 200);
     });
+}
+
+#[test]
+fn loads_of_older_engines_can_be_lies() {
+    let older = |config: &mut WorkerConfig| config.wire.compat = Compat::Older;
+    let worker = Worker::watched_with(50.0, Mode::Engine, &["loads=negative"], older);
+    assert_eq!(worker.get("/get_load").json()[0]["num_waiting_reqs"], -1);
 }
 
 #[test]
@@ -246,6 +252,122 @@ fn loads_can_be_frozen() {
     assert_eq!(worker.load()["timestamp"], told["timestamp"]);
     worker.control("PATCH", "/workers/0/faults", "{\"loads\":null}");
     worker.wait_until_idle();
+}
+
+#[test]
+fn the_clock_of_loads_can_be_off() {
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    for (skew, seconds) in [("+1000s", 1000.0), ("-1000s", -1000.0)] {
+        let worker = Worker::watched(Mode::Engine, &[&format!("loads-skew={skew}")]);
+        let told = worker.get("/v1/loads").json();
+        let off = told["loads"][0]["timestamp"].as_f64().unwrap() - now();
+        assert!((off - seconds).abs() < 100.0, "{skew}: {off}");
+        assert_eq!(told["loads"][0]["num_running_reqs"], 0);
+        worker.control("DELETE", "/workers/0/faults", "");
+        let right = worker.get("/v1/loads").json();
+        assert!((right["loads"][0]["timestamp"].as_f64().unwrap() - now()).abs() < 100.0);
+        let (wrong, right) = (told["timestamp"].as_str().unwrap(), right["timestamp"].as_str().unwrap());
+        assert_eq!(wrong > right, seconds > 0.0, "{wrong} {right}");
+    }
+}
+
+#[test]
+fn a_gpu_can_be_slow() {
+    // In engine time, so that it does not matter how fast this machine is.
+    let latency = |worker: &Worker| {
+        let answer =
+            worker.post("/generate", &json!({"text": "x", "sampling_params": {"max_new_tokens": 40}}));
+        answer.json()["meta_info"]["e2e_latency"].as_f64().unwrap()
+    };
+    let worker = Worker::watched(Mode::Engine, &[]);
+    let usual = latency(&worker);
+    worker.control("PATCH", "/workers/0/faults", "{\"slow\": 4}");
+    let slow = latency(&worker);
+    worker.control("POST", "/workers/0/restart", "");
+    let still_slow = latency(&worker);
+    worker.control("PATCH", "/workers/0/faults", "{\"slow\": null}");
+    let again = latency(&worker);
+    for (of, factor) in [(slow, 4.0), (still_slow, 4.0), (again, 1.0)] {
+        assert!((of / usual / factor - 1.0).abs() < 0.15, "{usual} {slow} {still_slow} {again}");
+    }
+}
+
+#[test]
+fn a_body_can_be_read_slowly() {
+    both(&["slow-read=20000"], |worker| {
+        let text = "a word ".repeat(600);
+        let start = Instant::now();
+        let answer =
+            worker.post("/generate", &json!({"text": text, "sampling_params": {"max_new_tokens": 1}}));
+        assert_eq!(answer.status, 200);
+        assert!(start.elapsed() >= Duration::from_millis(200), "4,200 bytes at 20,000 a second");
+    });
+    // What is not read cannot be sent either.
+    let worker = Worker::watched(Mode::Engine, &["slow-read=1000"]);
+    let mut sending =
+        worker.send_raw(b"POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 60000000\r\n\r\n");
+    sending.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    let stuck = sending.write_all(&vec![b' '; 60_000_000]).unwrap_err().kind();
+    assert!(matches!(stuck, ErrorKind::WouldBlock | ErrorKind::TimedOut), "{stuck}");
+}
+
+#[test]
+fn json_can_be_garbage() {
+    both(&["garbage=json"], |worker| {
+        let whole = worker.post("/generate", &json!({"text": "x"}));
+        assert_eq!(whole.status, 200);
+        assert!(whole.body.starts_with('{') && serde_json::from_str::<Value>(&whole.body).is_err());
+        let streamed = worker.post("/generate", &stream(3));
+        let events = events(streamed.body.as_bytes());
+        assert!(events.len() > 1);
+        assert!(events.iter().all(|data| serde_json::from_slice::<Value>(data).is_err()));
+    });
+}
+
+#[test]
+fn events_can_be_garbage() {
+    both(&["garbage=sse"], |worker| {
+        let whole = worker.post("/generate", &json!({"text": "x"}));
+        assert!(whole.json()["text"].is_string(), "a whole answer has no events");
+        let mut connection = worker.send("/generate", &stream(9));
+        let mut answer = Vec::new();
+        connection.read_to_end(&mut answer).unwrap();
+        let has = |bytes: &[u8]| answer.windows(bytes.len()).any(|window| window == bytes);
+        assert!(has(b"200 OK") && has(b"date: {") && has(b"\xff"), "{}", String::from_utf8_lossy(&answer));
+    });
+}
+
+#[test]
+fn requests_can_be_rejected_above_a_length_of_the_queue() {
+    // At this speed a request takes three seconds into the queue, where two have room.
+    let worker = Worker::watched_at(0.001, Mode::Engine, &["reject-above=2,retry-after=7"]);
+    let mut waiting: Vec<TcpStream> = (0..3).map(|_| worker.send("/generate", &stream(9))).collect();
+    // All of them have been looked at, and one was refused.
+    let seen = worker.wait_to_see("one is refused", |seen| seen["totals"]["answered"] == 1);
+    assert_eq!(seen["totals"]["requests"], 3);
+    let faults = worker.control("GET", "/workers/0/faults", "").json();
+    assert_eq!(faults["reject-above"][0]["hits"], 1);
+    let refused = worker.post("/generate", &stream(9));
+    assert_eq!((refused.status, refused.head.contains("retry-after: 7")), (503, true));
+    assert!(refused.body.contains("reject-above"), "{}", refused.body);
+    assert_eq!(worker.get("/health").status, 200);
+    // Whoever leaves makes room.
+    waiting.clear();
+    worker.wait_to_see("they have left", |seen| seen["totals"]["client_left"] == 2);
+    let _taken = worker.send("/generate", &stream(9));
+    worker.wait_to_see("another is taken", |seen| seen["totals"]["requests"] == 6);
+    let faults = worker.control("GET", "/workers/0/faults", "").json();
+    assert_eq!(faults["reject-above"][0]["hits"], 2);
+}
+
+/// The data of all events of a stream.
+fn events(body: &[u8]) -> Vec<Vec<u8>> {
+    let mut events = Vec::new();
+    let mut splitter = protocol::sse::Splitter::default();
+    let mut take = |event: protocol::sse::Event<'_>| events.push(event.data.to_vec());
+    splitter.push(body, &mut take).unwrap();
+    splitter.finish(&mut take).unwrap();
+    events
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Health, information, loads and metrics: exact keys.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
+use simworker::config::{Compat, Health};
 
 use crate::client::{Worker, keys, prompt, words};
 
@@ -16,13 +19,27 @@ fn health() {
 
 #[test]
 fn health_by_generation_makes_tokens() {
-    let worker = Worker::with(|config| config.health_generation = true);
+    let worker = Worker::with(|config| config.wire.health = Health::Generation);
+    let start = Instant::now();
     assert_eq!(worker.get("/health").status, 200);
+    assert!(start.elapsed() >= Duration::from_secs(1), "the first look comes after a second");
     let metrics = worker.get("/metrics").body;
-    assert!(
-        metrics.lines().any(|l| l.starts_with("sglang:generation_tokens_total{") && l.ends_with(" 1")),
-        "{metrics}"
-    );
+    let decoded = |line: &str| {
+        line.starts_with("sglang:realtime_tokens_total{") && line.ends_with(",mode=\"decode\"} 1")
+    };
+    assert!(metrics.lines().any(decoded), "{metrics}");
+    assert!(!metrics.contains("\nsglang:num_requests_total{"), "a probe is no request");
+}
+
+#[test]
+fn an_engine_that_stands_still_is_not_healthy_at_once() {
+    let worker = Worker::with(|config| config.wire.health = Health::Generation);
+    assert_eq!(worker.post("/pause_generation", &json!({"mode": "in_place"})).status, 200);
+    let pending = worker.open_health();
+    pending.set_read_timeout(Some(Duration::from_millis(1500))).unwrap();
+    assert!(std::io::Read::read(&mut &pending, &mut [0; 1]).is_err(), "nothing after the first look");
+    assert_eq!(worker.post("/continue_generation", &json!({})).status, 200);
+    assert_eq!(crate::client::read(pending).status, 200);
 }
 
 #[test]
@@ -110,7 +127,9 @@ fn loads_have_the_sections_asked_for() {
 #[test]
 fn wrong_queries_of_loads_are_bad_requests() {
     let worker = Worker::start();
-    for query in ["include=everything", "include=core,x", "dp_rank=1", "dp_rank=x", "format=xml"] {
+    assert_eq!(worker.get("/v1/loads?dp_rank=1").json()["loads"], json!([]), "there is no such rank");
+    assert_eq!(worker.get("/v1/loads?format=xml&include=all,x").status, 200, "as SGLang does");
+    for query in ["include=everything", "include=core,x", "dp_rank=x"] {
         let answer = worker.get(&format!("/v1/loads?{query}"));
         assert_eq!(answer.status, 400, "{query}");
         assert_eq!(answer.json()["object"], "error", "{query}");
@@ -127,21 +146,53 @@ fn loads_count_what_runs() {
     let load = worker.load();
     assert!(load["num_used_tokens"].as_u64().unwrap() >= 100, "{load}");
     assert_eq!(load["num_used_tokens"], load["num_total_tokens"]);
-    let legacy = worker.get("/get_load").json();
-    assert_eq!((&legacy[0]["num_reqs"], &legacy[0]["num_waiting_reqs"]), (&json!(1), &json!(0)));
-    assert!(legacy[0]["num_tokens"].as_u64().unwrap() >= 100, "{legacy}");
     let text = worker.get("/v1/loads?format=prometheus").body;
     assert!(text.contains("sglang_num_running_reqs{dp_rank=\"0\"} 1\n"), "{text}");
     drop(running);
 }
 
 #[test]
-fn an_older_worker_has_only_the_older_route() {
-    let worker = Worker::with(|config| config.legacy_loads = true);
-    assert_eq!(worker.get("/v1/loads").status, 404);
+fn an_older_worker_tells_sums_and_has_the_older_route() {
+    assert_eq!(Worker::start().get("/get_load").status, 404, "it is gone from current engines");
+    let worker = Worker::with(|config| (config.wire.compat, config.dp_size) = (Compat::Older, 2));
+    let mut body =
+        json!({"text": prompt(1, 100), "sampling_params": {"max_new_tokens": 60_000, "ignore_eos": true}});
+    body["routed_dp_rank"] = 1.into();
+    let running = worker.send("/generate", &body);
+    worker.wait_for_loads("one runs", |loads| loads["aggregate"]["total_running_reqs"] == 1);
+    let answer = worker.get("/v1/loads?include=core");
+    let top = "timestamp version accelerator num_accelerators dp_rank_count loads aggregate";
+    assert_eq!(keys(&answer.body), words(top));
+    let loads = answer.json();
+    assert_eq!((&loads["dp_rank_count"], &loads["loads"][1]["num_total_reqs"]), (&json!(2), &json!(1)));
+    let (_, aggregate) = answer.body.split_once("\"aggregate\":").unwrap();
+    let sums = "total_running_reqs total_waiting_reqs total_reqs total_used_tokens total_tokens avg_token_usage \
+        avg_throughput avg_utilization";
+    assert_eq!(keys(&aggregate[..aggregate.len() - 1]), words(sums));
+    let used = loads["loads"][1]["num_used_tokens"].as_u64().unwrap();
+    assert_eq!(loads["aggregate"]["total_used_tokens"], used, "the other rank is idle");
     let answer = worker.get("/get_load");
-    let entry = answer.body.trim_matches(['[', ']']);
-    assert_eq!(keys(entry), words("dp_rank num_reqs num_waiting_reqs num_tokens"));
+    let (first, second) = answer.body.trim_matches(['[', ']']).split_once("},{").unwrap();
+    assert_eq!(keys(&format!("{first}}}")), words("dp_rank num_reqs num_waiting_reqs num_tokens"));
+    assert!(second.contains("\"num_reqs\":1,\"num_waiting_reqs\":0"), "{second}");
+    drop(running);
+}
+
+#[test]
+fn loads_are_of_the_last_report() {
+    // A token takes about 10 ms, and a report comes every 15 tokens: what is told stays the same in between.
+    let worker = Worker::at_speed(0.5, |_| ());
+    let body =
+        json!({"text": prompt(1, 100), "sampling_params": {"max_new_tokens": 60_000, "ignore_eos": true}});
+    let running = worker.send("/generate", &body);
+    worker.wait_until_running(1);
+    let moments = |load: &Value| load["decode_moments"][0].as_f64().unwrap_or(0.0);
+    let first = worker.load();
+    worker.wait_for("another report", |load| moments(load) > moments(&first));
+    let second = worker.load();
+    assert_eq!(moments(&second) - moments(&first), 15.0, "{first} {second}");
+    assert!(second["timestamp"].as_f64() > first["timestamp"].as_f64());
+    drop(running);
 }
 
 #[test]
@@ -179,7 +230,9 @@ fn metrics_follow_what_happened() {
     assert!(value("gen_throughput").is_some());
     assert!(text.contains("# TYPE sglang:num_running_reqs gauge\n"));
     assert!(
-        text.contains("sglang:prompt_tokens_total{model_name=\"mock\",engine_type=\"unified\"} "),
+        text.contains(
+            "sglang:prompt_tokens_total{model_name=\"mock\",engine_type=\"unified\",is_streaming=\"false\"} "
+        ),
         "{text}"
     );
 }

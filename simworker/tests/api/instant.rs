@@ -120,9 +120,7 @@ fn a_response_is_known_only_where_it_was_created() {
 #[test]
 fn other_routes_are_those_of_an_idle_worker() {
     let worker = Worker::instant(0);
-    for path in
-        ["/health", "/health_generate", "/model_info", "/server_info", "/get_load", "/metrics", "/v1/loads"]
-    {
+    for path in ["/health", "/health_generate", "/model_info", "/server_info", "/metrics", "/v1/loads"] {
         assert_eq!(worker.get(path).status, 200, "{path}");
     }
     assert_eq!(worker.get("/v1/models").json()["data"][0]["id"], "mock");
@@ -140,6 +138,16 @@ fn both_modes_know_their_tokens() {
         assert_eq!(text["text"], "abcd efg");
         let several = worker.post("/v1/tokenize", &json!({"prompt": ["abcd", "a b"]})).json();
         assert_eq!(several["count"], json!([1, 2]));
+        assert_eq!(worker.post("/detokenize", &json!({"tokens": []})).json()["text"], "");
+        assert_eq!(worker.post("/detokenize", &json!({"tokens": [[1], []]})).json()["text"][1], "");
+        let chat = json!({"messages": [{"role": "user", "content": "hi"}], "prompt": null});
+        assert!(worker.post("/tokenize", &chat).json()["count"].as_u64().unwrap() > 0);
+        let none = worker.post("/tokenize", &json!({}));
+        assert_eq!(
+            none.json()["message"],
+            "Invalid prompt type: <class 'NoneType'>. Expected str or List[str]."
+        );
+        assert_eq!(worker.post_text("/tokenize", "text/plain", "{\"prompt\":\"x\"}").status, 400);
         assert_eq!(worker.post("/tokenize", &json!({"prompt": 3})).status, 400);
         assert_eq!(worker.post("/detokenize", &json!({})).status, 400);
     }

@@ -2,18 +2,36 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
 
+mod access;
 mod bootstrap;
 mod client;
 mod control;
+mod embed;
+mod errors;
 mod fake_prefill;
 mod faults;
 mod generate;
+mod host_tier;
+mod http2;
 mod info;
 mod instant;
+#[cfg(feature = "kv-events")]
+mod kv_events;
+#[cfg(feature = "kv-events")]
+mod kv_faults;
+#[cfg(feature = "kv-events")]
+mod kv_subscriber;
+mod logprobs;
+mod metrics;
 mod openai;
 mod pair;
 mod pair_failures;
 mod pair_restarts;
 mod pair_wire;
+mod pause;
 mod ranks;
+mod responses;
+mod stops;
+mod timing;
+mod tool_calls;
 mod watch;

@@ -1,8 +1,11 @@
 //! `/v1/completions` and `/v1/chat/completions`.
 
+use std::io::Read;
+
 use protocol::chat;
 use protocol::tokenizer::{block_token, decode, encode, reply_block};
 use serde_json::{Value, json};
+use simworker_core::Schedule;
 
 use crate::client::{Worker, keys, prompt, words};
 
@@ -209,7 +212,9 @@ fn the_header_for_the_rank_overrides_the_body() {
         for (value, status) in [("0", 200), ("1", 400), ("-1", 400), ("x", 400)] {
             let answer = worker.post_with(path, &format!("X-Data-Parallel-Rank: {value}"), &body);
             assert_eq!(answer.status, status, "{path} {value}: {}", answer.body);
-            assert!(status == 200 || answer.body.contains("X-Data-Parallel-Rank"), "{}", answer.body);
+            let wrong =
+                if value == "x" { "Invalid X-Data-Parallel-Rank header" } else { "out of range [0, 1)" };
+            assert!(status == 200 || answer.body.contains(wrong), "{}", answer.body);
         }
     }
 }
@@ -219,13 +224,9 @@ fn errors_are_400_with_a_flat_body_also_for_streams() {
     let worker = Worker::with(|config| config.engine.context_len = 100);
     let long = prompt(1, 100);
     let cases = [
-        ("no messages", CHAT, json!({"model": "m"})),
         ("empty messages", CHAT, json!({"messages": []})),
-        ("wrong budget", CHAT, json!({"messages": [{"role": "user", "content": "a"}], "max_tokens": "x"})),
-        ("no prompt", "/v1/completions", json!({"model": "m"})),
         ("an empty prompt", "/v1/completions", json!({"prompt": ""})),
         ("empty prompts", "/v1/completions", json!({"prompt": ["", ""]})),
-        ("no budget", "/v1/completions", json!({"prompt": "a", "max_tokens": 0})),
         ("too long", "/v1/completions", json!({"prompt": long, "max_tokens": 1})),
         ("too long, streamed", "/v1/completions", json!({"prompt": long, "max_tokens": 1, "stream": true})),
         (
@@ -246,4 +247,79 @@ fn errors_are_400_with_a_flat_body_also_for_streams() {
     assert_eq!(text.status, 400);
     let charset = worker.post_text("/v1/completions", "application/json; charset=utf-8", r#"{"prompt":"a"}"#);
     assert_eq!(charset.status, 200);
+}
+
+#[test]
+fn the_name_of_a_model_may_ask_for_an_adapter() {
+    let worker = Worker::start();
+    let text = prompt(9, 100);
+    let cached = |more: Value| {
+        let mut body = json!({"prompt": text, "max_tokens": 1});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answer = worker.post("/v1/completions", &body).json();
+        answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap()
+    };
+    assert_eq!(cached(json!({"lora_path": "tuned"})), 0);
+    assert_eq!(cached(json!({"model": "mock:tuned"})), 99, "the same adapter");
+    assert_eq!(cached(json!({"model": "mock:tuned", "lora_path": "other"})), 99, "the name counts");
+    assert_eq!(cached(json!({"model": "other/name:tuned"})), 99);
+    assert_eq!(cached(json!({"model": "mock"})), 0, "no adapter");
+    assert_eq!(cached(json!({"extra_key": "", "cache_salt": ""})), 99, "empty names are none");
+    assert_eq!(cached(json!({"extra_key": "tenant"})), 0);
+    assert_eq!(cached(json!({"cache_salt": "tenant"})), 0);
+}
+
+#[test]
+fn a_routing_key_reaches_the_schedule() {
+    let worker = Worker::with(|config| {
+        config.engine.schedule = Schedule::RoutingKey;
+        config.engine.max_running = 2;
+    });
+    let long = |seed: u64, more: Value| {
+        let mut body = json!({"text": prompt(seed, 20), "stream": true,
+            "sampling_params": {"max_new_tokens": 100_000, "ignore_eos": true}});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let first = worker.send("/generate", &long(1, json!({"routing_key": "mine"})));
+    let leaving = worker.send("/generate", &long(2, json!({})));
+    worker.wait_until_running(2);
+    let waits = |count: u64| {
+        worker.wait_for("they wait", |load| load["num_waiting_reqs"] == count);
+    };
+    let other = worker.send("/generate", &long(3, json!({"routing_key": "another"})));
+    waits(1);
+    let body = json!({"prompt": prompt(4, 20), "max_tokens": 100_000, "stream": true}).to_string();
+    let head = format!(
+        "POST /v1/completions HTTP/1.1\r\nhost: a\r\nx-smg-routing-key: mine\r\n\
+        content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut same = worker.send_raw(head.as_bytes());
+    waits(2);
+    drop(leaving);
+    same.read_exact(&mut [0; 12]).unwrap();
+    assert_eq!(worker.load()["num_waiting_reqs"], 1, "the one with another key, though it came first");
+    drop((first, other, same));
+    worker.wait_until_idle();
+}
+
+#[test]
+fn the_choices_of_a_chat_end_together() {
+    let worker = Worker::start();
+    let mut body = chat_body("Why?", 8);
+    body["n"] = 3.into();
+    body["stream"] = true.into();
+    body["stream_options"] = json!({"include_usage": true});
+    let events = worker.post(CHAT, &body).events();
+    let (usage, chunks) = events.split_last().unwrap();
+    let ends = |event: &Value| event["choices"][0]["finish_reason"] == "length";
+    assert_eq!(chunks.iter().filter(|event| ends(event)).count(), 3);
+    assert!(chunks[chunks.len() - 3..].iter().all(ends), "after all text: {events:?}");
+    let text = |index: u32| -> String {
+        let of = chunks.iter().map(|event| &event["choices"][0]).filter(|choice| choice["index"] == index);
+        of.filter_map(|choice| choice["delta"]["content"].as_str()).collect()
+    };
+    assert!((0..3).all(|index| text(index) == reply(&chat::render([("user", "Why?")]), 8)));
+    assert_eq!(usage["usage"]["completion_tokens"], 24);
 }

@@ -77,7 +77,17 @@ fn a_transfer_can_fail_before_anything_is_streamed() {
     }
     let completions = json!({"prompt": "one two three", "max_tokens": 4, "stream": true});
     let (prefill, decode) = pair.both("/v1/completions", &completions, 2);
-    assert_eq!((prefill.status, decode.status), (500, 500), "{} {}", prefill.body, decode.body);
+    for (answer, side) in [(prefill, "Prefill"), (decode, "Decode")] {
+        assert_eq!(answer.status, 200, "{side}: the scheduler speaks inside the stream");
+        let [event] = &answer.events()[..] else { panic!("{side}: more than the error: {}", answer.body) };
+        let error = &event["error"];
+        assert_eq!(
+            (&error["type"], &error["code"]),
+            (&json!("INTERNAL_SERVER_ERROR"), &json!(500)),
+            "{side}"
+        );
+        assert!(error["message"].as_str().unwrap().contains(&format!("{side} transfer failed")), "{error}");
+    }
     pair.wait_until_idle();
 }
 

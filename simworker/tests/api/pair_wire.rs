@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use serde_json::{Value, json};
+use simworker::config::Health;
 use simworker_core::Link;
 
 use crate::client::{defaults, prompt, read};
@@ -230,7 +231,7 @@ fn a_client_that_goes_away_frees_either_side_in_every_state() {
 
 #[test]
 fn health_checks_need_nobody() {
-    let pair = Pair::with(&[], |config| config.health_generation = true);
+    let pair = Pair::with(&[], |config| config.wire.health = Health::Generation);
     for worker in [PREFILL, DECODE] {
         for path in ["/health", "/health_generate"] {
             assert_eq!(pair.get(worker, path).status, 200);

@@ -121,7 +121,8 @@ fn mistakes_are_named() {
     let worker = Worker::watched(INSTANT, &[]);
     for (method, path, body, status, words) in [
         ("PUT", "/workers/0/faults", "{\"status\":9}", 400, &["status", "9", "200 to 599"][..]),
-        ("PATCH", "/workers/0/faults", "{\"slow\":1}", 400, &["slow", "delay-head"]),
+        ("PATCH", "/workers/0/faults", "{\"slower\":1}", 400, &["slower", "delay-head"]),
+        ("PATCH", "/workers/0/faults", "{\"slow\":2}", 400, &["slow", "emulated engines"]),
         ("PUT", "/workers/0/faults", "[]", 400, &["JSON object"]),
         ("GET", "/workers/2/seen", "", 404, &["worker 2", "1"]),
         ("POST", "/workers/0/restart?down=3", "", 400, &["down=3", "unit"]),

@@ -1,10 +1,14 @@
 use clap::Parser;
-use simworker_core::cache::Eviction;
-use simworker_core::{EngineConfig, EngineRole, LoadBalance, PRESETS, Pace, Schedule, link};
+use protocol::kv_events::Shape;
+use simworker_core::cache::{Eviction, WritePolicy};
+use simworker_core::{
+    EngineConfig, EngineRole, LoadBalance, PRESETS, Pace, PrefillInterval, PriorityConfig, QueueConfig,
+    Schedule, link,
+};
 
 use super::Args;
 use super::words::defaults;
-use crate::config::{HostConfig, Mode, Roles};
+use crate::config::{Compat, Health, HostConfig, Http2Config, Mode, Roles, WireConfig};
 
 fn parse(flags: &str) -> Result<Args, clap::Error> {
     Args::try_parse_from(std::iter::once("simworker").chain(flags.split_whitespace()))
@@ -27,6 +31,55 @@ fn flags_become_a_configuration() {
     assert_eq!((engine.eviction, engine.share_chunks_first), (Eviction::Slru, true));
     assert_eq!(config.worker.preset.name, "h200-llama3-8b");
     assert_eq!(config.worker.request_overhead_ns, 500_000_000);
+}
+
+#[test]
+fn flags_of_the_queue_reach_the_engine() {
+    let engine = resolve(
+        "--schedule-policy lof --enable-priority-scheduling --schedule-low-priority-values-first \
+         --priority-scheduling-preemption-threshold 3 --random-seed 7 --waiting-timeout 2s --running-timeout 1m \
+         --load-snapshot-publish-interval 1 --enable-mixed-chunk --prefill-max-requests 4 --prefill-decode-interval 5 \
+         --prefill-decode-interval-min-bs 2 --abort-on-priority-when-disabled",
+    )
+    .worker
+    .engine;
+    let queue = QueueConfig {
+        seed: 7,
+        priority: Some(PriorityConfig { low_values_first: true, preempts_above: Some(3) }),
+        refuses_priorities: true,
+        waiting_timeout_ns: Some(2_000_000_000),
+        running_timeout_ns: Some(60_000_000_000),
+    };
+    assert_eq!((engine.schedule, engine.queue), (Schedule::Lof, queue));
+    assert_eq!((engine.mixed_chunk, engine.prefill_max_requests), (true, Some(4)));
+    assert_eq!(engine.load_report_steps, 1);
+    assert_eq!(engine.prefill_interval, PrefillInterval { steps: 5, min_batch: 2 });
+    let priority = resolve("--enable-priority-scheduling --disable-priority-preemption").worker.engine.queue;
+    assert_eq!(priority.priority.unwrap().preempts_above, None);
+    assert_eq!(resolve("--schedule-low-priority-values-first").worker.engine.queue.priority, None);
+}
+
+#[test]
+fn the_host_has_a_multiple_of_the_device_or_gigabytes() {
+    let tier = |flags: &str| resolve(&format!("--kv-tokens 5000 {flags}")).worker.engine.host_tier;
+    assert_eq!(tier("--hicache-ratio 3"), None, "it must be switched on");
+    let on = |flags: &str| tier(&format!("--enable-hierarchical-cache {flags}")).unwrap();
+    assert_eq!((on("").tokens, on("").write), (10_000, WritePolicy::Through));
+    assert_eq!((on("--hicache-ratio 0.5").tokens, on("").load_back_threshold), (2_500, 10));
+    assert_eq!(on("--hicache-size 10 --hicache-ratio 3").tokens, 76_293, "10 GB of 131,072 bytes each");
+    let four = on("--preset h100-tp4-llama3-70b --hicache-size 10 --hicache-bandwidth 50");
+    assert_eq!((four.tokens, four.bytes_per_second), (122_070, 200e9), "four GPUs with 10 GB each");
+    assert_eq!(on("--hicache-write-policy write_back").write, WritePolicy::Back);
+}
+
+#[test]
+fn older_workers_write_older_events() {
+    let shape = |flags: &str| {
+        let flags = format!("--kv-events-config {{\"publisher\":\"zmq\"}} {flags}");
+        resolve(&flags).worker.kv_events.unwrap().shape
+    };
+    assert_eq!((shape(""), shape("--compat older")), (Shape::Map, Shape::Array));
+    assert_eq!(resolve("--kv-events-config {}").worker.kv_events, None);
 }
 
 #[test]
@@ -63,7 +116,7 @@ fn wrong_flags_name_themselves() {
         ("--workers 0", "--workers"),
         ("--preset h900", "a100-80g-llama3-8b"),
         ("--schedule-policy sjf", "--schedule-policy"),
-        ("--radix-eviction-policy fifo", "slru"),
+        ("--radix-eviction-policy tlru", "slru"),
         ("--speed 0", "--speed"),
         ("--request-overhead 3", "write a number and a unit"),
         ("--request-overhead 2h", "between 0s and 1h"),
@@ -128,4 +181,46 @@ fn ports_must_fit() {
     assert!(parse("--port 65535 --workers 2").unwrap().resolve().is_err());
     assert!(parse("--port 65534 --workers 2").unwrap().resolve().is_ok());
     assert!(parse("--port 0 --workers 2").unwrap().resolve().is_ok());
+}
+
+#[test]
+fn what_clients_see_is_sglangs_by_default_and_can_be_had_otherwise() {
+    let plain = resolve("").worker.wire;
+    let expected = WireConfig { health: Health::Generation, enable_metrics: false, ..WireConfig::mock() };
+    assert_eq!(plain, expected);
+    let flags = "--compat older --health-at-once --enable-metrics --api-key k --admin-api-key a --enable-http2 \
+        --http2-max-concurrent-streams 8 --allow-auto-truncate --is-embedding --tool-call-parser llama3";
+    let expected = WireConfig {
+        compat: Compat::Older,
+        health: Health::AtOnce,
+        enable_metrics: true,
+        api_key: Some("k".into()),
+        admin_api_key: Some("a".into()),
+        http2: Some(Http2Config { max_concurrent_streams: 8 }),
+        allow_auto_truncate: true,
+        is_embedding: true,
+        reasoning_parser: None,
+        tool_call_parser: Some("llama3".into()),
+    };
+    assert_eq!(resolve(flags).worker.wire, expected);
+    assert_eq!(resolve("--instant").worker.wire.health, Health::AtOnce, "there is no engine to ask");
+    assert!(parse("--http2-max-concurrent-streams 0").is_err());
+    assert!(parse("--compat ancient").unwrap_err().to_string().contains("older"));
+}
+
+#[test]
+fn calibrate_is_a_command_of_its_own() {
+    assert!(parse("calibrate --url http://127.0.0.1:1 --limit 10s").unwrap().command.is_some());
+    assert!(parse("calibrate").unwrap_err().to_string().contains("--url"));
+    assert!(
+        parse("calibrate --url http://x:1 --limit 2h").unwrap_err().to_string().contains("between 1s and 1h")
+    );
+}
+
+#[test]
+fn what_is_added_to_the_engines_times() {
+    let live = resolve("--token-overhead 75us --jitter 0.1 --jitter-seed 4").worker.live;
+    assert_eq!((live.token_overhead_ns, live.jitter, live.jitter_seed), (75_000, 0.1, 4));
+    let live = resolve("").worker.live;
+    assert_eq!((live.token_overhead_ns, live.jitter, live.tells_lag), (0, 0.0, true));
 }

@@ -4,9 +4,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use protocol::duration;
 use simworker_core::cache::Eviction;
 use simworker_core::{
-    EngineConfig, EngineRole, HandoffConfig, LINKS, Link, LoadBalance, PRESETS, Preset, Schedule, link,
-    preset,
+    EngineConfig, EngineRole, HandoffConfig, LINKS, Link, LoadBalance, PRESETS, Schedule, link,
 };
+
+use crate::config::Compat;
 
 /// The one home of an engine's defaults.
 pub(super) fn defaults() -> EngineConfig {
@@ -21,8 +22,13 @@ pub(super) fn default_chunk() -> i64 {
     defaults().chunked_prefill.map_or(-1, i64::from)
 }
 
-pub(super) fn presets() -> impl TypedValueParser<Value = &'static Preset> {
-    one_of(PRESETS.iter().map(|preset| preset.name), preset)
+pub(super) fn compats() -> impl TypedValueParser<Value = Compat> {
+    one_of(Compat::ALL.iter().map(|compat| compat.label()), Compat::from_label)
+}
+
+/// What RFC 9113, section 6.5.2, recommends at least.
+pub(super) const fn default_streams() -> u32 {
+    100
 }
 
 pub(super) fn schedules() -> impl TypedValueParser<Value = Schedule> {
