@@ -108,7 +108,7 @@ def cluster(programs, binaries, ports, scratch):
     """Two mock workers, the router, and some requests through it. Ports: traffic, metrics, Prometheus, workers."""
     traffic, metrics, _, first, second = ports
     for port in (first, second):
-        programs.start("simworker", [binaries / "simworker", "--speed", "20", "--port", str(port)], scratch)
+        programs.start("simworker", [binaries / "simworker", "--enable-metrics", "--speed", "20", "--port", str(port)], scratch)
     programs.start("router", [binaries / "router", "--host", "127.0.0.1", "--port", str(traffic), "--prometheus-host", "127.0.0.1",
                               "--prometheus-port", str(metrics), "--worker-urls", f"http://127.0.0.1:{first}",
                               f"http://127.0.0.1:{second}"], scratch)

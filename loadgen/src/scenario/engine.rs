@@ -8,12 +8,8 @@ use super::error::{ScenarioError, suggest};
 use super::roles;
 use super::section::{Field, Section};
 
-/// Queue orders that SGLang has and the emulation has not.
-const UNEMULATED_SCHEDULES: &[&str] =
-    &["dfs-weight", "hrrn", "shortest-prefill-first", "lof", "random", "routing-key"];
-
 /// Evictions that SGLang has and the emulation has not.
-const UNEMULATED_EVICTIONS: &[&str] = &["fifo", "filo", "mru"];
+const UNEMULATED_EVICTIONS: &[&str] = &["tlru"];
 
 /// Largest number of tokens that a key may name where the engine counts in 32 bits.
 const MOST_TOKENS: u32 = u32::MAX >> 1;
@@ -52,6 +48,9 @@ impl EngineSettings {
         if !config.overlap {
             flags.push("--disable-overlap-schedule".to_owned());
         }
+        if config.mixed_chunk {
+            flags.push("--enable-mixed-chunk".to_owned());
+        }
         if config.share_chunks_first {
             flags.push("--share-chunks-first".to_owned());
         }
@@ -69,9 +68,8 @@ impl EngineSettings {
             .get("kv_tokens")
             .map_or(Ok(default.kv_tokens), |field| field.whole(1..=1_000_000_000_000))?;
         let schedules = Schedule::ALL.map(|schedule| (schedule.label(), schedule));
-        let schedule = section
-            .get("schedule")
-            .map_or(Ok(default.schedule), |field| emulated(&field, &schedules, UNEMULATED_SCHEDULES))?;
+        let schedule =
+            section.get("schedule").map_or(Ok(default.schedule), |field| field.choice(&schedules))?;
         let evictions = Eviction::ALL.map(|eviction| (eviction.label(), eviction));
         let eviction = section
             .get("eviction")
@@ -86,6 +84,7 @@ impl EngineSettings {
             max_running: tokens("max_running", default.max_running)?,
             eviction,
             overlap: flag("overlap", default.overlap)?,
+            mixed_chunk: flag("mixed_chunk", default.mixed_chunk)?,
             share_chunks_first: flag("share_chunks_first", default.share_chunks_first)?,
             handoff: roles::handoff(section, &default.handoff)?,
             ..default
@@ -127,10 +126,13 @@ pub(super) fn blame(section: &Section<'_>, error: &ConfigError) -> ScenarioError
         ConfigError::NoPrefill => "max_prefill_tokens",
         ConfigError::NothingRuns | ConfigError::TooFewToShare { .. } => "max_running",
         ConfigError::NoRank => "dp_size",
+        ConfigError::ScheduleWithoutPriorities { .. } | ConfigError::ScheduleNeedsCache => "schedule",
         // Not keys of scenarios: the engine's defaults are good ones.
-        ConfigError::Conservativeness(_) | ConfigError::Bandwidth(_) | ConfigError::BytesPerToken(_) => {
-            "preset"
-        }
+        ConfigError::Conservativeness(_)
+        | ConfigError::NothingPrefills
+        | ConfigError::Bandwidth(_)
+        | ConfigError::HostBandwidth(_)
+        | ConfigError::BytesPerToken(_) => "preset",
     };
     section.error(key, error.to_string(), "")
 }

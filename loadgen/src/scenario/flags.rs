@@ -18,7 +18,7 @@ fn mistakes_in_flags_name_the_flag() {
             "from 0 to 1",
         ),
         ("arrival.over", "soon", "arrival.over", "not a duration"),
-        ("fleet.eviction", "fifo", "fleet.eviction", "not emulated"),
+        ("fleet.eviction", "tlru", "fleet.eviction", "not emulated"),
     ] {
         let error = load_text(GOOD, &[(path, value)]).expect_err(path).to_string();
         let start = format!("--set {path}={value}: key `{key}`: ");
@@ -61,6 +61,12 @@ fn flags_win_over_the_file() {
     let lettered = load_text(GOOD, &[("fleet.share_chunks_first", "true")]).unwrap().fleet.engine;
     assert!(lettered.config().share_chunks_first);
     assert!(lettered.flags().contains(&"--share-chunks-first".to_owned()));
+    let mixed = [("fleet.mixed_chunk", "true"), ("fleet.schedule", "lof")];
+    let mixed = load_text(GOOD, &mixed).unwrap().fleet.engine.flags();
+    assert!(
+        mixed.contains(&"--enable-mixed-chunk".to_owned()) && mixed.contains(&"lof".to_owned()),
+        "{mixed:?}"
+    );
 }
 
 #[test]

@@ -30,6 +30,7 @@ pub(super) const KEYS: &[&str] = &[
     "max_running",
     "eviction",
     "overlap",
+    "mixed_chunk",
     "share_chunks_first",
     "stream_interval",
     "speed",

@@ -28,12 +28,12 @@ impl Host {
         Ok(Self { role, ranks, wake_ns: None, up: true, inside: BTreeSet::new() })
     }
 
-    /// Its load: of one rank, or of all of them as the router adds them up.
-    pub(super) fn load(&self, rank: Option<u32>) -> LoadReport {
+    /// The load that it reports: of one rank, or of all of them as the router adds them up.
+    pub(super) fn load(&self, now_ns: u64, rank: Option<u32>) -> LoadReport {
         let ranks = rank.map_or(0..self.ranks.size(), |rank| rank..rank + 1);
         let count = f64::from(ranks.end - ranks.start);
         let mut sum = LoadReport { total_tokens: 0, running: 0, waiting: 0, token_usage: 0.0 };
-        for loads in ranks.map(|rank| self.ranks.loads(rank)) {
+        for loads in ranks.map(|rank| self.ranks.reported_loads(rank, now_ns).loads) {
             sum.total_tokens += loads.total_tokens;
             sum.running += loads.running;
             sum.waiting += loads.waiting;

@@ -35,7 +35,7 @@ impl World {
         }
         self.bring_up_to(now_ns, host);
         let asked = self.addresses.of_host(host);
-        let reports = asked.map(|(_, rank)| self.hosts[host].load(rank)).collect();
+        let reports = asked.map(|(_, rank)| self.hosts[host].load(now_ns, rank)).collect();
         self.clock.in_background(now_ns + self.hop_ns, Event::Report { host, asked_ns, reports });
     }
 

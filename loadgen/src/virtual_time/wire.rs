@@ -87,15 +87,8 @@ impl World {
             Some(Mood::Silent) => return,
             None => {}
         }
-        let submit = Submit {
-            id,
-            prompt,
-            max_new_tokens: self.requests[seq_of(id)].output_tokens,
-            ignore_eos: true,
-            priority: 0,
-            namespace: 0,
-            room,
-        };
+        let output_tokens = self.requests[seq_of(id)].output_tokens;
+        let submit = Submit { room, ..Submit::new(id, prompt, output_tokens) };
         let prompt_tokens = submit.prompt.len() as u64;
         self.hosts[host].inside.insert(id);
         let mut events = std::mem::take(&mut self.events);
@@ -229,6 +222,8 @@ impl World {
                 EngineEvent::Step { gap_ns, tokens, .. } => {
                     self.itl_ns.saturating_record_n(gap_ns, u64::from(tokens));
                 }
+                // Nobody has asked for it.
+                EngineEvent::Kv { .. } => {}
                 EngineEvent::KvWanted { room, at_ns, .. } => self.carry_want(at_ns, room),
                 EngineEvent::KvSent { room, at_ns, cached_tokens, .. } => {
                     self.carry_kv(at_ns, room, cached_tokens);
@@ -332,7 +327,7 @@ fn status_of(role: EngineRole, reason: FinishReason, output_tokens: u32) -> u16 
 /// The error in the last frame of a stream that ended so; empty if there is none.
 fn error_of(reason: FinishReason) -> &'static str {
     match reason {
-        FinishReason::Length => "",
+        FinishReason::Length | FinishReason::Stop => "",
         FinishReason::Abort { message } | FinishReason::Error { message, .. } => message,
     }
 }

@@ -109,7 +109,7 @@ fn live_run(bench: &Bench, rate: &str) -> (std::process::Child, u32) {
     let run = bench.command(&args).spawn().unwrap();
     let router = until(Duration::from_secs(30), || children(run.id(), "__router").first().copied());
     // Let it begin to serve.
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(1500));
     (run, router)
 }
 

@@ -51,7 +51,8 @@ fn worker_process() {
 #[test]
 fn simworker_process() {
     let Ok(port) = std::env::var(PORT) else { return };
-    let args = "simworker --model-path org/mock --served-model-name mock --tp-size 2 --speed 50 --port";
+    let args = "simworker --model-path org/mock --served-model-name mock --tp-size 2 --enable-metrics --speed 50 \
+        --port";
     let code = simworker::cli::main(args.split(' ').chain([port.as_str()]).map(Into::into));
     assert_eq!(code, std::process::ExitCode::SUCCESS);
 }

@@ -14,7 +14,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     ("workers = 2", "workers = 2\npreset = \"a100\"", 19, "fleet.preset", "a100-80g-llama3-8b"),
     ("workers = 2", "workers = 2\noverlap = 1", 19, "fleet.overlap", "it must be true or false"),
     ("workers = 2", "workers = 2\nschedule = \"lmp\"", 19, "fleet.schedule", "lpm"),
-    ("workers = 2", "workers = 2\nschedule = \"dfs-weight\"", 19, "fleet.schedule", "not emulated"),
+    ("workers = 2", "workers = 2\nschedule = \"dfs-wait\"", 19, "fleet.schedule", "dfs-weight"),
     ("workers = 2", "workers = 2\nspeed = 0", 19, "fleet.speed", "out of range"),
     ("workers = 2", "workers = 2\nnetwork = \"fast\"", 19, "fleet.network", "not a duration"),
     ("workers = 2", "workers = 2\nnetwork = \"1000000000s\"", 19, "fleet.network", "use at most 1h"),
@@ -28,7 +28,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     ("workers = 2", "workers = 2\nstream_interval = 0", 19, "fleet.stream_interval", "out of range"),
     ("kv_tokens = 100000", "kv_tokens = 2", 19, "fleet.kv_tokens", "at least"),
     ("page = 1", "page = 0", 20, "fleet.page", "out of range"),
-    ("eviction = \"lru\"", "eviction = \"mru\"", 21, "fleet.eviction", "not emulated"),
+    ("eviction = \"lru\"", "eviction = \"tlru\"", 21, "fleet.eviction", "not emulated"),
     ("eviction = \"lru\"", "eviction = \"lruu\"", 21, "fleet.eviction", "did you mean `lru`?"),
     ("policies = [\"round_robin\", \"cache_aware\"]", "policies = []", 23, "router.policies", "is empty"),
     (

@@ -7,13 +7,20 @@ use crate::common::process::run_to_end;
 
 /// Flags of other programs, as they stand in commands.
 const OF_OTHERS: &[&str] = &[
+    "--compat",
     "--disable-radix-cache",
     "--disaggregation-bootstrap-port",
     "--disaggregation-decode-enable-radix-cache",
     "--disaggregation-mode",
     "--download",
     "--enable-dp-attention",
+    "--enable-hierarchical-cache",
+    "--enable-metrics",
+    "--health-at-once",
+    "--jitter",
+    "--kv-events-config",
     "--kv-link",
+    "--legacy-loads",
     "--load-balance-method",
     "--locked",
     "--model-path",
@@ -25,10 +32,12 @@ const OF_OTHERS: &[&str] = &[
     "--prefill-queue-size",
     "--prefill-queue-timeout-secs",
     "--prefill-workers",
+    "--preset",
     "--release",
     "--served-model-name",
     "--system",
     "--time",
+    "--token-overhead",
 ];
 
 /// Files whose flags are looked at.
