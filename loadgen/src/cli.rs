@@ -1,13 +1,11 @@
 //! The command line of `loadgen`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::builder::PossibleValue;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::Parser;
 
-use crate::scenario::Mode;
+use crate::commands::{Command, run};
 
 const EXIT_CODES: &str = "Exit codes: 0 done and all asserts hold, 1 an assert failed, 2 usage or input error, \
 4 a live run is invalid because this program was the bottleneck, 5 a target did not start or died, 130 interrupted.";
@@ -20,49 +18,14 @@ struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    run: Option<Options>,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Run a scenario (the word `run` may be left out)
-    Run(Options),
-}
-
-/// `loadgen [run] SCENARIO …`
-#[derive(Debug, Clone, PartialEq, Eq, Args)]
-pub struct Options {
-    /// The scenario file
-    #[arg(value_name = "SCENARIO")]
-    pub scenario: PathBuf,
-    /// Where to run it; overrides the file
-    #[arg(long, value_name = "virtual|live|both", hide_possible_values = true)]
-    pub mode: Option<Mode>,
-    /// The policies to run, "*" for every policy that needs no header; overrides the file
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    pub policy: Option<Vec<String>>,
-    /// How many seeds to run, counted up from the file's seed
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub seeds: Option<u32>,
-    /// A key of the file and its new value, for example `--set fleet.workers=4`; may be repeated
-    #[arg(long, value_name = "PATH=VALUE", value_parser = assignment)]
-    pub set: Vec<(String, String)>,
-    /// The trace to replay; overrides the file
-    #[arg(long, value_name = "PATH")]
-    pub trace: Option<PathBuf>,
-    /// Where results go (by default reports/NAME-OF-THE-SCENARIO/)
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Print errors only
-    #[arg(long)]
-    pub quiet: bool,
+    run: Option<run::Options>,
 }
 
 /// Reads a command line, whose first argument is the name of the program.
 ///
 /// # Errors
 /// The code to exit with, after the help (0) or the usage error (2) has been printed.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, ExitCode> {
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, ExitCode> {
     read(args).map_err(|error| {
         // Nothing is left to be done when the terminal is gone.
         let _ = error.print();
@@ -70,10 +33,11 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, ExitCo
     })
 }
 
-fn read(args: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
+fn read(args: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
     let cli = Cli::try_parse_from(args)?;
     match (cli.command, cli.run) {
-        (Some(Command::Run(options)), _) | (None, Some(options)) => Ok(options),
+        (Some(command), _) => Ok(command),
+        (None, Some(options)) => Ok(Command::Run(options)),
         (None, None) => {
             let message = "which scenario? Give a file, for example `loadgen scenarios/multi_prefix.toml`\n";
             Err(clap::Error::raw(clap::error::ErrorKind::MissingRequiredArgument, message))
@@ -81,31 +45,17 @@ fn read(args: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error
     }
 }
 
-impl ValueEnum for Mode {
-    fn value_variants<'a>() -> &'a [Self] {
-        &Self::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.label()))
-    }
-}
-
-fn assignment(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((path, value)) if !path.trim().is_empty() => {
-            Ok((path.trim().to_owned(), value.trim().to_owned()))
-        }
-        _ => Err("write PATH=VALUE, for example fleet.workers=4".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::path::PathBuf;
 
-    fn read(line: &str) -> Result<Options, clap::Error> {
-        super::read(["loadgen"].into_iter().chain(line.split_whitespace()).map(OsString::from))
+    use super::*;
+    use crate::scenario::Mode;
+
+    fn read(line: &str) -> Result<run::Options, clap::Error> {
+        let words = ["loadgen"].into_iter().chain(line.split_whitespace());
+        let Command::Run(options) = super::read(words.map(OsString::from))?;
+        Ok(options)
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 pub mod app;
 pub mod cli;
+pub mod commands;
 pub mod experiment;
 pub mod live;
 pub mod report;
