@@ -32,6 +32,9 @@ pub struct MetaInfo<'a> {
     pub weight_version: &'static str,
     /// How often the request was retracted.
     pub num_retractions: u32,
+    /// What the scheduler says about time; only with `--enable-metrics`.
+    #[serde(flatten)]
+    pub scheduled: Option<SchedulerTimes>,
     /// Output tokens that were reasoning.
     pub reasoning_tokens: u32,
     /// Output tokens so far.
@@ -48,8 +51,38 @@ pub struct MetaInfo<'a> {
     /// Seconds from arrival to the end; only in the last frame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub e2e_latency: Option<f64>,
+    /// What the front end says about time; only in the last frame, and with `--enable-metrics`.
+    #[serde(flatten)]
+    pub served: Option<FrontEndTimes>,
     /// When the frame was handed to HTTP, seconds since the epoch.
     pub response_sent_to_client_ts: f64,
+}
+
+/// Times of a request in the scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct SchedulerTimes {
+    /// When it was first scheduled, seconds since the epoch.
+    pub forward_entry_time: f64,
+    /// When its prefill was complete, seconds since the epoch.
+    pub prefill_finished_time: f64,
+    /// Seconds in the queue.
+    pub queue_time: f64,
+}
+
+/// Times of a request in the front end, known at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct FrontEndTimes {
+    /// When it arrived, seconds since the epoch.
+    pub request_received_ts: f64,
+    /// Seconds from there to its first token.
+    pub first_token_latency: f64,
+    /// When it had been handed to the scheduler, seconds since the epoch.
+    pub api_server_dispatch_finish_ts: f64,
+    /// When its end was known, seconds since the epoch.
+    pub request_finished_ts: f64,
+    /// Output tokens per second after the first; none without a second token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decode_throughput: Option<f64>,
 }
 
 /// The logarithm of a token's probability, the token, and its text, which is only there when it was asked for.
@@ -174,7 +207,7 @@ pub struct ModelInfo<'a> {
     /// The version of the weights.
     pub weight_version: &'static str,
     /// How the weights were loaded.
-    pub load_format: &'static str,
+    pub load_format: &'a str,
     /// The reasoning parser.
     pub reasoning_parser: Option<&'a str>,
     /// The tool call parser.

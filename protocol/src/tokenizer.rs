@@ -9,6 +9,8 @@
 //! collide, and [`decode`] inverts [`encode`] exactly. For that a NUL at the beginning of a piece is all of it, as
 //! leading zero bytes would not show in the id.
 
+use std::ops::Range;
+
 /// A token id: the bytes of its piece of text, big-endian.
 pub type Token = u32;
 
@@ -17,6 +19,20 @@ const PIECE_BYTES: usize = 4;
 
 /// The 64 characters that generated words are made of; none needs escaping in JSON.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// What spreads the places in a block over all bits.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// A token without its last letter: a blank and two letters, by twelve bits of which the lower six tell the first one.
+static BEGINNINGS: [Token; 4096] = {
+    let mut beginnings = [0; 4096];
+    let mut bits = 0;
+    while bits < beginnings.len() {
+        beginnings[bits] = Token::from_be_bytes([b' ', LETTERS[bits & 63], LETTERS[bits >> 6], 0]);
+        bits += 1;
+    }
+    beginnings
+};
 
 /// The tokens of `text`.
 #[must_use]
@@ -48,27 +64,51 @@ pub fn decode(tokens: &[Token]) -> String {
 /// characters and one token. Blocks with different names share a token at a given place with probability 2⁻¹⁸.
 #[must_use]
 pub fn block_token(block: u64, index: u32) -> Token {
-    let draw = mix(block ^ u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let draw = mix(block ^ u64::from(index).wrapping_mul(SPREAD));
     let letter = |shift: u32| LETTERS[(draw >> shift & 63) as usize];
     u32::from_be_bytes([b' ', letter(40), letter(46), letter(52)])
 }
+
+/// Appends the tokens of a generated block that stand at `places`: the same as [`block_token`] gives one by one, in half the
+/// time.
+pub fn extend_with_block(tokens: &mut Vec<Token>, block: u64, places: Range<u32>) {
+    tokens.extend(places.map(|index| {
+        let draw = mix_without_its_end(block ^ u64::from(index).wrapping_mul(SPREAD));
+        BEGINNINGS[(draw >> 40 & 0xFFF) as usize] | u32::from(LETTERS[(draw >> 52 & 63) as usize])
+    }));
+}
+
+/// Of how many tokens at its end a prompt's reply is a function, beside its length: they tell prompts apart as well as the
+/// whole does, and the cost does not grow.
+pub const REPLY_DEPENDS_ON: usize = 256;
 
 /// The name of the block of text that an engine answers `prompt` with: as with greedy decoding, the same prompt
 /// has the same reply.
 #[must_use]
 pub fn reply_block(prompt: &[Token]) -> u64 {
-    // The end of a prompt tells prompts apart as well as the whole does, and its cost does not grow.
-    let tail = &prompt[prompt.len().saturating_sub(256)..];
-    tail.iter().fold(mix(prompt.len() as u64), |hash, token| mix(hash ^ u64::from(*token)))
+    reply_block_after(prompt.len(), &prompt[prompt.len().saturating_sub(REPLY_DEPENDS_ON)..])
+}
+
+/// As [`reply_block`], of a prompt of `len` tokens that ends with `tail`: its last [`REPLY_DEPENDS_ON`], or all if there are
+/// fewer.
+#[must_use]
+pub fn reply_block_after(len: usize, tail: &[Token]) -> u64 {
+    tail.iter().fold(mix(len as u64), |hash, token| mix(hash ^ u64::from(*token)))
 }
 
 /// A 64-bit mixer with full avalanche (the finaliser of SplitMix64).
 #[must_use]
 pub fn mix(value: u64) -> u64 {
+    let z = mix_without_its_end(value);
+    z ^ (z >> 31)
+}
+
+/// [`mix`] but for its last step, which changes only the lower 33 bits: tokens are made of higher ones.
+fn mix_without_its_end(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
+    z
 }
 
 fn pack(piece: &str) -> Token {
@@ -126,6 +166,16 @@ mod tests {
         assert_eq!(text.len(), 2000);
         assert_eq!(encode(&text), tokens);
         assert_ne!(block_token(7, 0), block_token(8, 0));
+    }
+
+    #[test]
+    fn a_block_is_its_tokens_one_by_one() {
+        for (block, places) in [(7, 0..500), (u64::MAX, 3..4), (1 << 40, 511..1_024), (0, 5..5)] {
+            let mut tokens = vec![1];
+            extend_with_block(&mut tokens, block, places.clone());
+            let one_by_one: Vec<Token> = places.map(|i| block_token(block, i)).collect();
+            assert_eq!(tokens[1..], one_by_one);
+        }
     }
 
     #[test]

@@ -22,15 +22,15 @@ const EXIT_START: u8 = 5;
 
 /// Runs the binary with these arguments, the first of which is the program's name. Returns when the process is to end.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let (args, warning) = match parse(args) {
+    let (args, notices) = match parse(args) {
         Ok(parsed) => parsed,
         Err(error) => return usage(&error),
     };
     if let Some(Command::Calibrate(args)) = &args.command {
         return calibrate::run(args);
     }
-    if let Some(warning) = warning {
-        eprintln!("simworker: {warning}");
+    for notice in notices {
+        eprintln!("simworker: {notice}");
     }
     raise_open_files();
     let host = match start(&args) {
@@ -73,10 +73,10 @@ fn role_word(role: EngineRole) -> &'static str {
     }
 }
 
-/// The arguments, and a line about those that are ignored.
-fn parse(args: impl Iterator<Item = OsString>) -> Result<(Args, Option<String>), clap::Error> {
+/// The arguments, and lines about those that have no effect.
+fn parse(args: impl Iterator<Item = OsString>) -> Result<(Args, Vec<String>), clap::Error> {
     let matches = foreign::accept(Args::command()).try_get_matches_from(args)?;
-    Ok((Args::from_arg_matches(&matches)?, foreign::warning(&matches)))
+    Ok((Args::from_arg_matches(&matches)?, foreign::notices(&matches)))
 }
 
 /// Allows as many open files as the system lets the process have: every connection is one, and many systems start
@@ -132,6 +132,48 @@ fn start(args: &Args) -> Result<Host, StartFailure> {
             | StartError::NothingPublished => EXIT_USAGE,
             _ => EXIT_START,
         };
-        StartFailure { message: error.to_string(), code }
+        let message = match &error {
+            StartError::Config(error) => in_flags(&error.to_string()),
+            _ => error.to_string(),
+        };
+        StartFailure { message, code }
     })
+}
+
+/// Keys of the configuration, and the flags that set them.
+const FLAGS: [(&str, &str); 12] = [
+    ("chunked_prefill", "--chunked-prefill-size"),
+    ("conservativeness", "--schedule-conservativeness"),
+    ("context_len", "--context-length"),
+    ("decode_log_interval", "--decode-log-interval"),
+    ("dp.size", "--dp-size"),
+    ("handoff.link.bytes_per_second", "--kv-link in bytes per second"),
+    ("kv_tokens", "--kv-tokens"),
+    ("max_prefill_tokens", "--max-prefill-tokens"),
+    ("max_running", "--max-running-requests"),
+    ("page_size", "--page-size"),
+    ("prefill_max_requests", "--prefill-max-requests"),
+    ("schedule", "--schedule-policy"),
+];
+
+/// What is wrong with a configuration, with the flags that were typed for its keys.
+fn in_flags(message: &str) -> String {
+    let flag = |word: &str| {
+        FLAGS.iter().find(|(key, _)| *key == word).map_or(word.to_owned(), |(_, flag)| (*flag).into())
+    };
+    message.split(' ').map(flag).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_told_as_flags() {
+        assert_eq!(
+            in_flags("kv_tokens is 10; with this page_size at least 19 are needed"),
+            "--kv-tokens is 10; with this --page-size at least 19 are needed"
+        );
+        assert!(FLAGS.is_sorted());
+    }
 }

@@ -6,13 +6,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScaledClock {
     origin: Instant,
+    /// Wall time of the origin. Read once, so that a moment has the same wall time whenever it is asked for.
+    origin_unix_s: f64,
     speed: f64,
 }
 
 impl ScaledClock {
     /// A clock that starts now. `speed` is finite and above zero.
     pub(crate) fn start(speed: f64) -> Self {
-        Self { origin: Instant::now(), speed }
+        Self { origin: Instant::now(), origin_unix_s: unix_seconds(), speed }
     }
 
     /// Engine seconds per real second.
@@ -28,6 +30,11 @@ impl ScaledClock {
     /// Real time since the start in nanoseconds.
     pub(crate) fn real_ns(&self) -> u64 {
         self.origin.elapsed().as_nanos() as u64
+    }
+
+    /// Wall time of an engine time, seconds since the epoch.
+    pub(crate) fn unix_s(&self, engine_ns: u64) -> f64 {
+        self.origin_unix_s + engine_ns as f64 / 1e9 / self.speed
     }
 
     /// The moment at which engine time reaches `engine_ns`; `None` if that is years away.

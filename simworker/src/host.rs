@@ -169,7 +169,7 @@ impl Host {
         let roles: Vec<EngineRole> = roles.collect();
         let clock = ScaledClock::start(config.speed);
         let alarm = Arc::new(Alarm::default());
-        let teller = Arc::new(Teller::new(clock));
+        let teller = Arc::new(Teller::start(clock, io::stderr())?);
         let (mut served, mut kv_events) = (Vec::new(), Vec::new());
         for (index, ((ports, role), port)) in (0..).zip(ports.into_iter().zip(&roles).zip(&bootstrap_ports)) {
             // Bounded by the requests: each has one task at most, which is begun as soon as it is there.

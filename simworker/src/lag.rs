@@ -8,53 +8,22 @@
 //! reader stopped is late by the reader's pause.
 
 mod metrics;
+mod teller;
 mod window;
 
-use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::clock::ScaledClock;
 use crate::latency::Histogram;
 pub(crate) use metrics::render;
-use window::{Late, Window};
+pub(crate) use teller::Teller;
+use window::Window;
 
 /// Upper bounds of lags, in seconds.
 const BOUNDS: &[f64] =
     &[0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0];
-/// The least time from one line to the next.
-const LINES_APART: Duration = Duration::from_secs(10);
-
-/// Tells people that workers are late, all workers of a process together.
-#[derive(Debug)]
-pub(crate) struct Teller {
-    clock: ScaledClock,
-    /// When the next line may come, in real time.
-    next_ns: AtomicU64,
-}
-
-impl Teller {
-    pub(crate) fn new(clock: ScaledClock) -> Self {
-        Self { clock, next_ns: AtomicU64::new(0) }
-    }
-
-    /// Writes the line, unless there was one a short while ago.
-    fn tell(&self, index: u32, late: &Late) {
-        if self.may_tell(self.clock.real_ns()) {
-            // Who does not read what the process says still has its metrics.
-            let _ = writeln!(std::io::stderr(), "simworker: worker {index} {late}");
-        }
-    }
-
-    fn may_tell(&self, now_ns: u64) -> bool {
-        let next_ns = now_ns + LINES_APART.as_nanos() as u64;
-        let earlier = |next: u64| (next <= now_ns).then_some(next_ns);
-        self.next_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earlier).is_ok()
-    }
-}
 
 /// What a step told about all who got a token from it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -160,14 +129,6 @@ impl Lag {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_are_ten_seconds_apart() {
-        let teller = Teller::new(ScaledClock::start(1.0));
-        let seconds = [0.0, 0.1, 9.9, 10.0, 19.0, 20.5, 21.0];
-        let told = seconds.map(|at: f64| teller.may_tell((at * 1e9) as u64));
-        assert_eq!(told, [true, false, false, true, false, true, false]);
-    }
 
     #[test]
     fn lag_is_real_time() {

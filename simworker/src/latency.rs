@@ -4,15 +4,15 @@
 use crate::quantiles::Quantiles;
 
 /// Upper bounds of the time to the first token, in seconds.
-const FIRST_TOKEN: &[f64] =
+pub(crate) const FIRST_TOKEN: &[f64] =
     &[0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 20.0, 40.0, 60.0, 80.0, 100.0, 200.0, 400.0];
-/// Upper bounds of the time between two tokens.
-const INTER_TOKEN: &[f64] = &[
+/// Upper bounds of the time between two tokens, and of the time for a token.
+pub(crate) const TOKEN: &[f64] = &[
     0.002, 0.004, 0.006, 0.008, 0.010, 0.015, 0.020, 0.025, 0.030, 0.035, 0.040, 0.060, 0.080, 0.100, 0.200,
     0.400, 0.600, 0.800, 1.0, 2.0, 4.0, 6.0, 8.0,
 ];
 /// Upper bounds of the time from arrival to the end.
-const WHOLE: &[f64] = &[
+pub(crate) const WHOLE: &[f64] = &[
     0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 20.0, 40.0, 60.0, 80.0, 100.0, 200.0, 400.0,
     600.0, 1200.0, 1800.0, 2400.0,
 ];
@@ -26,7 +26,7 @@ const QUEUE: &[f64] = &[
 /// What a request is, for the books.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Traffic {
-    /// The worker's own: a health check. It is in no histogram.
+    /// The worker's own, a health check, or one that its client wants to be counted nowhere. It is in no histogram.
     Probe,
     /// A client's who gets one whole answer.
     Whole,
@@ -40,12 +40,12 @@ pub(crate) struct Histogram {
     bounds: &'static [f64],
     /// One more than there are bounds: the last is for what exceeds them all.
     counts: Vec<u64>,
-    sum_s: f64,
+    sum: f64,
 }
 
 impl Histogram {
     pub(crate) fn new(bounds: &'static [f64]) -> Self {
-        Self { bounds, counts: vec![0; bounds.len() + 1], sum_s: 0.0 }
+        Self { bounds, counts: vec![0; bounds.len() + 1], sum: 0.0 }
     }
 
     /// Observes `span_ns` so many times.
@@ -56,7 +56,7 @@ impl Histogram {
     /// Observes a value of the unit of its bounds so many times.
     pub(crate) fn observe_value(&mut self, value: f64, times: u64) {
         self.counts[self.bounds.partition_point(|bound| *bound < value)] += times;
-        self.sum_s += value * times as f64;
+        self.sum += value * times as f64;
     }
 
     /// Each bound with the number of observations up to it, `+Inf` as the last.
@@ -69,9 +69,9 @@ impl Histogram {
         })
     }
 
-    /// The sum of all observations in seconds.
-    pub(crate) fn sum_s(&self) -> f64 {
-        self.sum_s
+    /// The sum of all observations, in the unit of the bounds.
+    pub(crate) fn sum(&self) -> f64 {
+        self.sum
     }
 
     /// How many observations there are.
@@ -101,12 +101,10 @@ impl ByAnswer {
     }
 }
 
-/// All latencies of a worker since its start.
+/// The latencies of a worker since its start that are of all its requests together.
 #[derive(Debug, Clone)]
 pub(crate) struct Latencies {
-    pub(crate) first_token: ByAnswer,
     pub(crate) inter_token: Histogram,
-    pub(crate) end_to_end: ByAnswer,
     pub(crate) queue: Histogram,
     /// The first tokens of streams once more, exactly.
     pub(crate) exact_first_token: Quantiles,
@@ -117,9 +115,7 @@ pub(crate) struct Latencies {
 impl Default for Latencies {
     fn default() -> Self {
         Self {
-            first_token: ByAnswer::new(FIRST_TOKEN),
-            inter_token: Histogram::new(INTER_TOKEN),
-            end_to_end: ByAnswer::new(WHOLE),
+            inter_token: Histogram::new(TOKEN),
             queue: Histogram::new(QUEUE),
             exact_first_token: Quantiles::default(),
             exact_inter_token: Quantiles::default(),
@@ -130,7 +126,6 @@ impl Default for Latencies {
 impl Latencies {
     /// A request has its first token, so long after its arrival.
     pub(crate) fn first_token(&mut self, traffic: Traffic, since_arrival_ns: u64) {
-        self.first_token.observe(traffic, since_arrival_ns);
         if traffic == Traffic::Streamed {
             self.exact_first_token.observe(since_arrival_ns, 1);
         }
@@ -142,9 +137,8 @@ impl Latencies {
         self.exact_inter_token.observe(gap_ns, u64::from(tokens));
     }
 
-    /// A request has ended. `queue_ns` is none for one that was never scheduled.
-    pub(crate) fn ended(&mut self, traffic: Traffic, since_arrival_ns: u64, queue_ns: Option<u64>) {
-        self.end_to_end.observe(traffic, since_arrival_ns);
+    /// A request has ended that was so long in the queue. None for one that was never scheduled.
+    pub(crate) fn ended(&mut self, traffic: Traffic, queue_ns: Option<u64>) {
         if let Some(queue_ns) = queue_ns.filter(|_| traffic != Traffic::Probe) {
             self.queue.observe(queue_ns, 1);
         }
@@ -164,7 +158,7 @@ mod tests {
         let cumulative: Vec<(f64, u64)> = histogram.cumulative().collect();
         assert_eq!(cumulative, [(0.0, 1), (0.1, 3), (0.2, 6), (f64::INFINITY, 7)]);
         assert_eq!(histogram.count(), 7);
-        assert!((histogram.sum_s() - 9.5).abs() < 1e-6);
+        assert!((histogram.sum() - 9.5).abs() < 1e-6);
     }
 
     #[test]
@@ -172,11 +166,9 @@ mod tests {
         let mut latencies = Latencies::default();
         for traffic in [Traffic::Probe, Traffic::Whole, Traffic::Streamed, Traffic::Streamed] {
             latencies.first_token(traffic, 5);
-            latencies.ended(traffic, 7, Some(3));
+            latencies.ended(traffic, Some(3));
         }
-        latencies.ended(Traffic::Whole, 7, None);
-        let counts = |by: &ByAnswer| (by.whole.count(), by.streamed.count());
-        assert_eq!((counts(&latencies.first_token), counts(&latencies.end_to_end)), ((1, 2), (2, 2)));
-        assert_eq!(latencies.queue.count(), 3);
+        latencies.ended(Traffic::Whole, None);
+        assert_eq!((latencies.exact_first_token.count(), latencies.queue.count()), (2, 3));
     }
 }

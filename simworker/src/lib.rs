@@ -13,6 +13,7 @@ pub mod cli;
 mod clock;
 pub mod config;
 mod connection;
+mod exposition;
 pub mod fault;
 mod handoff;
 pub mod host;

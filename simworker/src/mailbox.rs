@@ -36,6 +36,19 @@ pub(crate) struct Finish {
     pub(crate) retractions: u32,
 }
 
+/// When a request began, in engine time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Began {
+    /// It got to the queue.
+    pub(crate) queued_ns: u64,
+    /// It was there for so long before it was first scheduled.
+    pub(crate) queue_ns: u64,
+    /// Its prefill was complete.
+    pub(crate) prefilled_ns: u64,
+    /// The front end had its first token.
+    pub(crate) first_token_ns: u64,
+}
+
 /// What is known of a request beside its tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
@@ -47,6 +60,8 @@ pub(crate) struct Figures {
     pub(crate) retractions: u32,
     /// Engine time from its arrival to its end, known at the end.
     pub(crate) e2e_ns: Option<u64>,
+    /// Known from the first token on.
+    pub(crate) began: Option<Began>,
     /// The data-parallel rank that it is on, known once it is there.
     pub(crate) dp_rank: u32,
 }
@@ -74,6 +89,8 @@ pub(crate) struct Mailbox {
     tokens: AtomicU32,
     /// The count of tokens at which the reader wants to be woken; no count while it does not wait.
     want: AtomicU32,
+    /// The count that the front end has been told last. Used under the worker's lock only.
+    told: AtomicU32,
     state: Mutex<State>,
 }
 
@@ -87,12 +104,28 @@ struct State {
 
 impl Mailbox {
     pub(crate) fn new() -> Self {
-        Self { tokens: AtomicU32::new(0), want: AtomicU32::new(u32::MAX), state: Mutex::default() }
+        Self {
+            tokens: AtomicU32::new(0),
+            want: AtomicU32::new(u32::MAX),
+            told: AtomicU32::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Whether a count is more than what the front end has been told before. It has been told now: a step that brings
+    /// this request nothing, as one of another rank, costs no frame.
+    pub(crate) fn is_news(&self, tokens: u32) -> bool {
+        self.told.fetch_max(tokens, Ordering::Relaxed) < tokens
     }
 
     /// The request is on this rank.
     pub(crate) fn ranked(&self, rank: u32) {
         self.state.lock().figures.dp_rank = rank;
+    }
+
+    /// The request has its first token. To be said before the token itself.
+    pub(crate) fn began(&self, began: Began) {
+        self.state.lock().figures.began = Some(began);
     }
 
     /// The request has its first token at this engine time.
@@ -214,6 +247,13 @@ mod tests {
         assert!(mailbox.poll(&context, u32::MAX).is_pending());
         mailbox.end(5, Ending::Refused { status: 400, message: String::new(), by_scheduler: false }, 0);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_count_is_news_once() {
+        let mailbox = Mailbox::new();
+        let news = [2, 2, 3, 2, 3, 7].map(|tokens| mailbox.is_news(tokens));
+        assert_eq!(news, [true, false, true, false, false, true]);
     }
 
     #[test]

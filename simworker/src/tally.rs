@@ -1,20 +1,17 @@
 //! What SGLang's front end counts about requests that have ended, in its buckets (`metrics_collector.py`). Health checks
 //! are in no figure.
 
+mod answers;
+mod transfers;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::latency::{ByAnswer, Histogram, Traffic};
+pub(crate) use answers::{Answers, Counts, Ended};
+pub(crate) use transfers::Transfers;
 
-/// Upper bounds of lengths, in tokens.
-const LENGTHS: &[f64] = &[
-    1e2, 3e2, 5e2, 7e2, 1e3, 1.5e3, 2e3, 3e3, 4e3, 5e3, 6e3, 7e3, 8e3, 9e3, 1e4, 1.25e4, 1.5e4, 1.75e4, 2e4,
-    2.25e4, 2.5e4, 2.75e4, 3e4, 3.5e4, 4e4, 6e4, 8e4, 1e5, 2e5, 3e5, 4e5, 6e5, 8e5, 1e6, 1.1e6,
-];
-/// Upper bounds of the time for a token.
-const PER_TOKEN: &[f64] = &[
-    0.002, 0.004, 0.006, 0.008, 0.010, 0.015, 0.020, 0.025, 0.030, 0.035, 0.040, 0.060, 0.080, 0.100, 0.200,
-    0.400, 0.600, 0.800, 1.0, 2.0, 4.0, 6.0, 8.0,
-];
+use crate::latency::{Histogram, Traffic};
+
 /// Upper bounds of the time that `/v1/loads` takes.
 const LOADS: &[f64] = &[0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0];
 /// Upper bounds of the time in a stage: 0.001·1.62ᵏ.
@@ -27,88 +24,60 @@ const STAGES: &[f64] = &{
     }
     bounds
 };
-
-/// A request that has ended.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ended {
-    pub(crate) traffic: Traffic,
-    pub(crate) prompt_tokens: u32,
-    pub(crate) cached_tokens: u32,
-    pub(crate) output_tokens: u32,
-    /// From its first token to its end, if it had one.
-    pub(crate) decode_ns: Option<u64>,
-    /// From the queue to its first token, if it had one.
-    pub(crate) prefill_ns: Option<u64>,
-}
-
-/// Sums over requests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) requests: u64,
-    pub(crate) prompt_tokens: u64,
-    pub(crate) generated_tokens: u64,
-}
+/// Most priorities that are told apart; a request of any further one counts as one without.
+const MOST_PRIORITIES: usize = 64;
 
 /// All of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Tally {
-    pub(crate) whole: Counts,
-    pub(crate) streamed: Counts,
-    pub(crate) prompt: Histogram,
-    pub(crate) uncached: Histogram,
-    pub(crate) generated: Histogram,
-    pub(crate) per_token: ByAnswer,
+    /// Requests without a priority; where priorities do not count, all of them.
+    pub(crate) plain: Answers,
+    /// Where priorities count, requests by theirs.
+    pub(crate) by_priority: BTreeMap<i64, Answers>,
     /// From arrival to the queue.
     pub(crate) process: Histogram,
     /// From the queue to the first token.
     pub(crate) prefill: Histogram,
     /// How long answers to `/v1/loads` took, in real time.
     pub(crate) loads: Histogram,
+    /// KV that was sent to decode workers.
+    pub(crate) transfers: Transfers,
 }
 
 impl Default for Tally {
     fn default() -> Self {
         Self {
-            whole: Counts::default(),
-            streamed: Counts::default(),
-            prompt: Histogram::new(LENGTHS),
-            uncached: Histogram::new(LENGTHS),
-            generated: Histogram::new(LENGTHS),
-            per_token: ByAnswer::new(PER_TOKEN),
+            plain: Answers::default(),
+            by_priority: BTreeMap::new(),
             process: Histogram::new(STAGES),
             prefill: Histogram::new(STAGES),
             loads: Histogram::new(LOADS),
+            transfers: Transfers::default(),
         }
     }
 }
 
 impl Tally {
-    /// A request has ended.
-    pub(crate) fn ended(&mut self, ended: &Ended) {
-        let counts = match ended.traffic {
-            Traffic::Probe => return,
-            Traffic::Whole => &mut self.whole,
-            Traffic::Streamed => &mut self.streamed,
-        };
-        let Ended { traffic, prompt_tokens, cached_tokens, output_tokens, decode_ns, prefill_ns } = *ended;
-        counts.requests += 1;
-        counts.prompt_tokens += u64::from(prompt_tokens);
-        counts.generated_tokens += u64::from(output_tokens);
-        self.prompt.observe_value(f64::from(prompt_tokens), 1);
-        self.uncached.observe_value(f64::from(prompt_tokens.saturating_sub(cached_tokens)), 1);
-        self.generated.observe_value(f64::from(output_tokens), 1);
-        if let Some(ns) = decode_ns.filter(|_| output_tokens > 1) {
-            self.per_token.observe(traffic, ns / u64::from(output_tokens - 1));
+    /// The figures of requests with this priority, if priorities count.
+    pub(crate) fn of(&mut self, priority: Option<i64>) -> &mut Answers {
+        let Some(priority) = priority else { return &mut self.plain };
+        if self.by_priority.len() >= MOST_PRIORITIES && !self.by_priority.contains_key(&priority) {
+            return &mut self.plain;
         }
-        if let Some(ns) = prefill_ns {
-            self.prefill.observe(ns, 1);
-        }
+        self.by_priority.entry(priority).or_default()
     }
 
     /// A request has got to the queue, so long after its arrival.
     pub(crate) fn queued(&mut self, traffic: Traffic, since_arrival_ns: u64) {
         if traffic != Traffic::Probe {
             self.process.observe(since_arrival_ns, 1);
+        }
+    }
+
+    /// A request has ended that had its first token so long after it got to the queue.
+    pub(crate) fn prefilled(&mut self, traffic: Traffic, prefill_ns: u64) {
+        if traffic != Traffic::Probe {
+            self.prefill.observe(prefill_ns, 1);
         }
     }
 
@@ -123,28 +92,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_counted_by_their_kind_and_probes_are_not() {
+    fn priorities_are_bounded() {
         let mut tally = Tally::default();
-        let ended = Ended {
-            traffic: Traffic::Whole,
-            prompt_tokens: 400,
-            cached_tokens: 350,
-            output_tokens: 11,
-            decode_ns: Some(50_000_000),
-            prefill_ns: Some(1_000_000),
-        };
-        tally.ended(&ended);
-        tally.ended(&Ended { traffic: Traffic::Streamed, output_tokens: 1, ..ended });
-        tally.ended(&Ended { traffic: Traffic::Probe, ..ended });
-        assert_eq!(tally.whole, Counts { requests: 1, prompt_tokens: 400, generated_tokens: 11 });
-        assert_eq!(tally.streamed, Counts { requests: 1, prompt_tokens: 400, generated_tokens: 1 });
-        let up_to = |histogram: &Histogram, bound: f64| {
-            histogram.cumulative().find(|(known, _)| *known >= bound).map(|(_, count)| count)
-        };
-        assert_eq!((up_to(&tally.prompt, 300.0), up_to(&tally.prompt, 500.0)), (Some(0), Some(2)));
-        assert_eq!(up_to(&tally.uncached, 100.0), Some(2));
-        assert_eq!((tally.per_token.whole.count(), tally.per_token.streamed.count()), (1, 0));
-        assert_eq!(up_to(&tally.per_token.whole, 0.006), Some(1), "5 ms each");
-        assert_eq!(up_to(&tally.prefill, 0.001), Some(2));
+        for priority in 0..2 * MOST_PRIORITIES as i64 {
+            tally.of(Some(priority)).first_token(Traffic::Whole, 1);
+        }
+        tally.of(Some(0)).first_token(Traffic::Whole, 1);
+        tally.of(None).first_token(Traffic::Whole, 1);
+        assert_eq!(tally.by_priority.len(), MOST_PRIORITIES);
+        assert_eq!(tally.by_priority[&0].first_token.whole.count(), 2);
+        assert_eq!(tally.plain.first_token.whole.count(), MOST_PRIORITIES as u64 + 1);
     }
 }

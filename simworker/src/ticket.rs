@@ -21,6 +21,8 @@ pub(crate) struct Ticket {
     pub(crate) rid: String,
     pub(crate) prompt: Arc<[Token]>,
     pub(crate) prompt_tokens: u32,
+    /// Engine time of its arrival.
+    pub(crate) arrived_ns: u64,
     pub(crate) reply: Reply,
     pub(crate) ended: bool,
 }

@@ -3,6 +3,7 @@
 //! Everything that changes sits behind one short lock. Whoever takes it first brings the engine up to now, step by
 //! step, so that HTTP tasks and the pacer see the same order of events; whoever leaves it publishes the next deadline.
 
+mod control;
 mod front;
 mod inner;
 mod readers;
@@ -15,10 +16,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use protocol::tokenizer::{Token, mix};
-use simworker_core::{
-    CacheNames, ConfigError, EngineLoads, EngineTotals, HandoffFault, Limits, LoadBalance, PauseMode, Ranks,
-    RequestId,
-};
+use simworker_core::{CacheNames, ConfigError, HandoffFault, Limits, LoadBalance, Ranks, RequestId};
 use tokio::sync::{mpsc, watch};
 
 use crate::clock::{ScaledClock, unix_seconds};
@@ -27,14 +25,14 @@ use crate::handoff::{Failed, Handoff, Life, Task};
 use crate::kv::Publisher;
 use crate::lag::{Lag, Teller};
 use crate::latency::{Latencies, Traffic};
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Ending, Mailbox};
 use crate::pacer::Alarm;
 use crate::reply::{Reply, Wish};
 use crate::tally::Tally;
 use crate::ticket::Ticket;
 use front::Front;
-pub(crate) use inner::ToldLoads;
-use inner::{Inner, Live, Surroundings, Times};
+use inner::{Counted, Inner, Live, Surroundings, Times};
+pub(crate) use inner::{RankReport, ToldLoads};
 use side::Side;
 use speed::StepSpeed;
 
@@ -54,10 +52,14 @@ pub(crate) struct Job {
     pub(crate) traffic: Traffic,
     /// It ends with its prefill and makes no token.
     pub(crate) is_prefill_only: bool,
+    /// It counts in the metrics of answers (`log_metrics`).
+    pub(crate) is_counted: bool,
     /// The rank that the request names.
     pub(crate) rank: Option<u32>,
     /// The other side, where the worker does only a part of the work.
     pub(crate) handoff: Option<Handoff>,
+    /// It is not let in, and ends like this.
+    pub(crate) fate: Option<Ending>,
 }
 
 impl Job {
@@ -74,8 +76,10 @@ impl Job {
             names: None,
             traffic: Traffic::Whole,
             is_prefill_only: false,
+            is_counted: true,
             rank: None,
             handoff: None,
+            fate: None,
         }
     }
 }
@@ -83,11 +87,10 @@ impl Job {
 /// All that a worker counts, at one moment.
 #[derive(Debug)]
 pub(crate) struct FullReport {
-    /// The load that each rank reported last, and its counters.
-    pub(crate) ranks: Vec<(EngineLoads, EngineTotals)>,
+    pub(crate) ranks: Vec<RankReport>,
     pub(crate) latencies: Latencies,
     pub(crate) tally: Tally,
-    /// Engine time since the start of the host.
+    /// Engine time since the start of its process.
     pub(crate) up_ns: u64,
     pub(crate) is_paused: bool,
 }
@@ -136,7 +139,9 @@ impl Worker {
         let tells_ranks = config.dp_size > 1 && config.dp().balance != LoadBalance::FollowBootstrapRoom;
         let front = Front::new(config.live.token_overhead_ns, config.stream_interval);
         let speed = StepSpeed::new(&config.live, u64::from(index));
-        let inner = Inner::new(engine, Surroundings { tells_ranks, tasks, kv: kv.clone() }, front, speed);
+        let kv_bytes_per_token = config.engine.handoff.kv_bytes_per_token / f64::from(config.preset.gpus);
+        let around = Surroundings { tells_ranks, tasks, kv: kv.clone(), kv_bytes_per_token };
+        let inner = Inner::new(engine, around, front, speed, clock);
         let lag = Lag::new(clock, index, config.live.tells_lag.then(|| Arc::clone(teller)));
         Ok(Self {
             config,
@@ -179,6 +184,7 @@ impl Worker {
     /// Its process starts anew.
     pub(crate) fn begin_anew(&self) {
         self.started.store(unix_seconds().to_bits(), Ordering::Relaxed);
+        self.with(|inner, now_ns| inner.started_ns = now_ns);
     }
 
     /// The process serves on all its ports.
@@ -199,7 +205,7 @@ impl Worker {
     /// From now on the load that is told is that of this moment, or again the real one.
     pub(crate) fn freeze_loads(&self, is_frozen: bool) {
         self.with(|inner, now_ns| {
-            inner.frozen = is_frozen.then(|| inner.told_loads(now_ns, self.clock.speed()));
+            inner.frozen = is_frozen.then(|| inner.told_loads(now_ns));
         });
     }
 
@@ -215,7 +221,7 @@ impl Worker {
 
     /// The load of each rank to tell: what the ranks reported last.
     pub(crate) fn told_loads(&self) -> Vec<ToldLoads> {
-        self.with(|inner, now_ns| inner.told_loads(now_ns, self.clock.speed()))
+        self.with(|inner, now_ns| inner.told_loads(now_ns))
     }
 
     /// An answer about the load took so long.
@@ -269,13 +275,30 @@ impl Worker {
             rid: job.rid.clone(),
             mailbox: Arc::clone(&mailbox),
             traffic: job.traffic,
+            counted: self.counted(&job),
             arrived_ns: now_ns,
             due_ns: Some(now_ns.saturating_add(self.config.request_overhead_ns)),
             side: Side::Alone,
             times: Times::default(),
         };
-        let id = inner.enlist(job, &reply, live);
-        Ticket { worker: Arc::clone(self), id, mailbox, rid, prompt, prompt_tokens, reply, ended: false }
+        let id = match job.fate.clone() {
+            None => inner.enlist(job, &reply, live),
+            Some(ending) => inner.turn_away(now_ns, &live, ending),
+        };
+        let worker = Arc::clone(self);
+        Ticket { worker, id, mailbox, rid, prompt, prompt_tokens, arrived_ns: now_ns, reply, ended: false }
+    }
+
+    fn counted(&self, job: &Job) -> Counted {
+        Counted {
+            traffic: if job.is_counted { job.traffic } else { Traffic::Probe },
+            priority: job.priority.filter(|_| self.config.engine.queue.priority.is_some()),
+        }
+    }
+
+    /// Wall time of an engine time, seconds since the epoch.
+    pub(crate) fn unix_s(&self, engine_ns: u64) -> f64 {
+        self.clock.unix_s(engine_ns)
     }
 
     /// An id for a request that came without one: unique, and not a function of the wall clock's resolution.
@@ -285,31 +308,8 @@ impl Worker {
         format!("{seed:016x}{:016x}", mix(seed))
     }
 
-    /// Ends one request.
-    pub(crate) fn abort(&self, id: RequestId) {
-        self.with(|inner, now_ns| inner.abort(now_ns, id));
-    }
-
-    /// Ends all requests whose ids begin with this: SGLang's scheduler takes an id for a prefix. (A lone front end
-    /// passes on only ids in flight, several pass on every one; this is what several do.) No id, no end.
-    pub(crate) fn abort_named(&self, rid: &str) {
-        if !rid.is_empty() {
-            self.with(|inner, now_ns| inner.abort_matching(now_ns, rid));
-        }
-    }
-
-    /// Ends all requests.
-    pub(crate) fn abort_all(&self) {
-        self.with(|inner, now_ns| inner.abort_matching(now_ns, ""));
-    }
-
-    /// Empties the cache; false while requests are on their way, waiting or running.
-    pub(crate) fn flush(&self) -> bool {
-        self.with(|inner, _| inner.live.is_empty() && inner.engine.flush())
-    }
-
-    /// The load that each rank reported last, and its counters.
-    pub(crate) fn report(&self) -> Vec<(EngineLoads, EngineTotals)> {
+    /// What each rank counts.
+    pub(crate) fn report(&self) -> Vec<RankReport> {
         self.with(|inner, now_ns| inner.report(now_ns))
     }
 
@@ -319,19 +319,9 @@ impl Worker {
             ranks: inner.report(now_ns),
             latencies: inner.latencies.clone(),
             tally: inner.tally.clone(),
-            up_ns: now_ns,
+            up_ns: now_ns.saturating_sub(inner.started_ns),
             is_paused: inner.engine.is_paused(),
         })
-    }
-
-    /// The engine makes no more steps until [`Self::resume`].
-    pub(crate) fn pause(&self, mode: PauseMode) {
-        self.with(|inner, now_ns| inner.pause(now_ns, mode));
-    }
-
-    /// The engine goes on.
-    pub(crate) fn resume(&self) {
-        self.with(|inner, now_ns| inner.resume(now_ns));
     }
 
     /// Prefill: waits until the KV of `room` has been handed off by `rank`, and tells how many of its tokens were found

@@ -4,7 +4,7 @@ mod queue;
 
 use thiserror::Error;
 
-use crate::cache::Eviction;
+use crate::cache::{Eviction, can_name_pages};
 use crate::cost::CostModel;
 pub use queue::{PrefillInterval, PriorityConfig, QueueConfig, Schedule};
 
@@ -77,6 +77,9 @@ pub struct EngineConfig {
     pub overlap: bool,
     /// Decode steps from one report of the load to the next (`--load-snapshot-publish-interval`).
     pub load_report_steps: u32,
+    /// Decode steps from one report of throughput and of events about KV to the next, at least 1
+    /// (`--decode-log-interval`).
+    pub decode_log_interval: u32,
     /// Which moments are deadlines.
     pub pace: Pace,
     /// What the engine does of the work on a request.
@@ -87,6 +90,9 @@ pub struct EngineConfig {
     pub kv_events: Option<BlockNaming>,
     /// Memory of the host as a second tier of the cache.
     pub host_tier: Option<HostTierConfig>,
+    /// Prompts come as [runs](crate::Prompt): their pages are told apart by names where
+    /// [that can be](Self::names_pages), which costs a fraction and gives the same results.
+    pub prompts_are_runs: bool,
 }
 
 impl EngineConfig {
@@ -114,12 +120,22 @@ impl EngineConfig {
             conservativeness: 1.0,
             overlap: false,
             load_report_steps: 15,
+            decode_log_interval: 40,
             pace: Pace::default(),
             role: EngineRole::default(),
             handoff: HandoffConfig::of(preset),
             kv_events: None,
             host_tier: None,
+            prompts_are_runs: false,
         }
+    }
+
+    /// Whether the cache tells pages apart by names and never looks at tokens: prompts are runs, pages are long enough, and
+    /// neither events nor a second tier need the tokens.
+    #[must_use]
+    pub fn names_pages(&self) -> bool {
+        let plain = self.kv_events.is_none() && self.host_tier.is_none();
+        self.prompts_are_runs && plain && can_name_pages(self.page_size)
     }
 
     /// Whether nothing is ever found in the cache.
@@ -152,6 +168,9 @@ impl EngineConfig {
         }
         if self.max_prefill_tokens == 0 {
             return Err(ConfigError::NoPrefill);
+        }
+        if self.decode_log_interval == 0 {
+            return Err(ConfigError::NoLogInterval);
         }
         if self.max_running == 0 {
             return Err(ConfigError::NothingRuns);
@@ -226,6 +245,9 @@ pub enum ConfigError {
         /// The least that works.
         least: u64,
     },
+    /// Reports without a decode step between them.
+    #[error("decode_log_interval is 0; at least one decode step lies between two reports")]
+    NoLogInterval,
     /// No request would ever fit.
     #[error("context_len is {context_len}; at least {least} are needed")]
     ContextTooShort {

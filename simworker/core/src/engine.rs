@@ -11,11 +11,12 @@ mod handoff;
 mod lockstep;
 mod pace;
 mod pause;
+mod seen;
 
 use std::collections::HashSet;
 
 pub use crate::request::{Event, FinishReason, Refusal, RequestId, Submit};
-pub use crate::scheduler::{DecodeMoments, EngineLoads, EngineTotals, LoadReport, PauseMode};
+pub use crate::scheduler::{DecodeMoments, EngineLoads, EngineTotals, LoadReport, PauseMode, QueueCounts};
 
 use crate::config::{ConfigError, EngineConfig, Pace, QueueConfig};
 use crate::cost::CostModel;
@@ -47,6 +48,16 @@ pub struct Engine {
     seen_ns: u64,
     /// No pass is made before: others that it steps with are in a step. What needs no step does not wait for it.
     not_before: Ticks,
+    rest: Rest,
+}
+
+/// Time without a step.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rest {
+    /// Up to the step in progress, or else the last one.
+    total: Ticks,
+    /// When the last step ended.
+    since: Ticks,
 }
 
 /// What the engine is doing.
@@ -102,6 +113,7 @@ impl Engine {
             clock: Ticks::ZERO,
             seen_ns: 0,
             not_before: Ticks::ZERO,
+            rest: Rest::default(),
         })
     }
 
@@ -190,12 +202,18 @@ impl Engine {
         found
     }
 
-    /// Empties the cache. False, and nothing done, when any request has not ended; of a paused engine, when any holds
-    /// KV.
+    /// Whether [`Engine::flush`] would empty the cache: when all requests have ended; of a paused engine, when those
+    /// that are left wait in the queue and hold no KV (`is_fully_idle` in SGLang's `scheduler.py`).
+    #[must_use]
+    pub fn may_flush(&self) -> bool {
+        self.is_idle() || self.is_paused() && self.scheduler.only_queues()
+    }
+
+    /// Empties the cache. False, and nothing done, where it [may not](Engine::may_flush).
     ///
     /// The engine must have been advanced to the time of the call: a flush reports no events.
     pub fn flush(&mut self) -> bool {
-        let flushed = (self.is_idle() || self.is_paused()) && self.scheduler.flush();
+        let flushed = self.may_flush() && self.scheduler.flush();
         if flushed && self.tells_kv {
             // The next pass, which is due, tells of it.
             self.wake(self.seen_ns);
@@ -258,7 +276,10 @@ impl Engine {
         self.clock = at;
         self.phase = match self.scheduler.pass(at.ns(), events) {
             None => Phase::Idle,
-            Some(launch) => Phase::Step(Step { launch, began: at, ends: at + self.duration(launch) }),
+            Some(launch) => {
+                self.rest.total += at.since(self.rest.since);
+                Phase::Step(Step { launch, began: at, ends: at + self.duration(launch) })
+            }
         };
     }
 
@@ -282,6 +303,7 @@ impl Engine {
             Launch::Decode { .. } => self.scheduler.decode_done(step.ends.ns(), span, events),
         }
         self.clock = step.ends;
+        self.rest.since = step.ends;
         self.phase = Phase::Pass(step.ends);
     }
 
@@ -291,77 +313,5 @@ impl Engine {
                 self.live.remove(id);
             }
         }
-    }
-}
-
-// === impl Engine: what can be seen ===
-
-impl Engine {
-    /// Whether no request is waiting or in a batch.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.live.is_empty()
-    }
-
-    /// The requests that decode, with the number of output tokens that events have told of each, in the order of the
-    /// batch. A request is among them from its first token until its end is told.
-    pub fn running(&self) -> impl Iterator<Item = (RequestId, u32)> {
-        self.scheduler.outputs()
-    }
-
-    /// The requests of the running batch that have been retracted before, and how often.
-    pub fn retracted(&self) -> impl Iterator<Item = (RequestId, u32)> {
-        self.scheduler.running().retracted()
-    }
-
-    /// The bounds on the length of requests.
-    #[must_use]
-    pub fn limits(&self) -> Limits {
-        self.limits
-    }
-
-    /// How busy the engine is, as of the last call that took a time.
-    #[must_use]
-    pub fn loads(&self) -> EngineLoads {
-        self.scheduler.loads()
-    }
-
-    /// How busy the engine says it is at `now_ns`, with which it has caught up: figures that change only when SGLang takes
-    /// new ones. One that has nothing to do takes them all the time.
-    #[must_use]
-    pub fn reported_loads(&self, now_ns: u64) -> LoadReport {
-        match self.phase {
-            Phase::Idle if !self.is_paused() => LoadReport { at_ns: now_ns, loads: self.loads() },
-            _ => self.scheduler.reported_loads(),
-        }
-    }
-
-    /// Counters since the start.
-    #[must_use]
-    pub fn totals(&self) -> EngineTotals {
-        self.scheduler.totals()
-    }
-
-    /// Proves the invariants of the whole engine, in time linear in its size: for tests and debugging.
-    ///
-    /// # Errors
-    /// The first invariant that does not hold, in words.
-    pub fn check(&self) -> Result<(), String> {
-        self.scheduler.check()?;
-        if self.scheduler.requests() != self.live.len() {
-            return Err(format!("{} requests, {} names", self.scheduler.requests(), self.live.len()));
-        }
-        let cache = self.scheduler.cache();
-        if self.is_idle() && cache.free() + cache.evictable() != cache.capacity() {
-            return Err("idle, yet some KV is in use".into());
-        }
-        if matches!(self.phase, Phase::Idle) && !self.scheduler.is_parked() && !self.is_paused() {
-            return Err("requests are left, yet nothing is due".into());
-        }
-        // What ended as a surprise may leave a step behind in which nobody has a part any more.
-        if matches!(self.phase, Phase::Step(_)) && self.is_idle() && !self.scheduler.overlaps() {
-            return Err("a step without requests is in progress".into());
-        }
-        Ok(())
     }
 }

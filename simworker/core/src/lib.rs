@@ -10,6 +10,7 @@ mod limits;
 mod link;
 mod namespace;
 pub mod preset;
+mod prompt;
 mod request;
 mod scheduler;
 pub mod time;
@@ -20,10 +21,12 @@ pub use config::{
 };
 pub use dp::{DpConfig, LoadBalance, Ranks};
 pub use engine::{
-    Engine, EngineLoads, EngineTotals, Event, FinishReason, LoadReport, PauseMode, Refusal, RequestId, Submit,
+    Engine, EngineLoads, EngineTotals, Event, FinishReason, LoadReport, PauseMode, QueueCounts, Refusal,
+    RequestId, Submit,
 };
 pub use handoff::{EngineRole, HandoffConfig, HandoffFault, HandoffLoads};
 pub use limits::Limits;
 pub use link::{LINKS, Link, LinkPreset, link};
 pub use namespace::{BlockNaming, CacheNames};
 pub use preset::{PRESETS, Preset, preset};
+pub use prompt::{Prompt, Run};

@@ -7,6 +7,7 @@ use protocol::tokenizer::Token;
 use thiserror::Error;
 
 use crate::namespace::CacheNames;
+use crate::prompt::Prompt;
 
 /// A request's name, chosen by the caller; unique among those that have not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,7 +20,7 @@ pub struct Submit {
     /// Its name.
     pub id: RequestId,
     /// The prompt, at least one token.
-    pub prompt: Arc<[Token]>,
+    pub prompt: Prompt,
     /// Length of the reply; cut down to what fits, and never below one token.
     pub max_new_tokens: u32,
     /// Whether the client said that the reply will not end early: its whole length is reserved at admission then,
@@ -50,6 +51,12 @@ impl Submit {
     /// A request whose reply has just this length and that shares KV with all others.
     #[must_use]
     pub fn new(id: RequestId, prompt: Arc<[Token]>, max_new_tokens: u32) -> Self {
+        Self::of_prompt(id, prompt.into(), max_new_tokens)
+    }
+
+    /// As [`Submit::new`], for a prompt that may be known by its runs alone.
+    #[must_use]
+    pub fn of_prompt(id: RequestId, prompt: Prompt, max_new_tokens: u32) -> Self {
         Self {
             id,
             prompt,
@@ -80,6 +87,8 @@ pub enum Event {
         cached_tokens: u32,
         /// Those of them that were on the host.
         host_tokens: u32,
+        /// From its arrival until it was first scheduled.
+        queue_ns: u64,
     },
     /// Output tokens other than first ones. A decode step gives one of these for all requests that were in the
     /// former step too, and one for each group that has joined since.
@@ -114,6 +123,10 @@ pub enum Event {
         at_ns: u64,
         /// Prompt tokens found in the cache when it was first scheduled.
         cached_tokens: u32,
+        /// Tokens whose KV was sent.
+        tokens: u64,
+        /// From the first send to the arrival of the last byte.
+        span_ns: u64,
     },
     /// What has become of blocks of KV, if the engine [tells](crate::EngineConfig::kv_events). It is told when SGLang
     /// publishes it, which may be much later than it happened.

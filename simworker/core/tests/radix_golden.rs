@@ -9,7 +9,7 @@
 mod compare;
 #[path = "radix_golden/driver.rs"]
 mod driver;
-#[path = "radix_golden/mirror.rs"]
+#[path = "mirror/mod.rs"]
 mod mirror;
 #[path = "radix_golden/naive.rs"]
 mod naive;
@@ -75,8 +75,14 @@ fn replay_line(driver: &mut Driver<KvCache>, mirror: &mut Mirror, line: &str) ->
     let line: Value = serde_json::from_str(line).map_err(|e| format!("not JSON: {e}"))?;
     let answer = driver.answer(&line).map_err(|why| format!("op {}: {why}", line["op"]))?;
     compare::lines(&line, &answer)?;
-    // A large tree is compared with its events now and then only.
-    mirror.follow(driver.subject())
+    follow(mirror, driver.subject())
+}
+
+/// Shows the mirror what has happened since the last time, then compares it with the cache.
+fn follow(mirror: &mut Mirror, cache: &mut KvCache) -> Result<(), String> {
+    let page = cache.page_size() as usize;
+    mirror.apply(cache.take_events(), page)?;
+    mirror.compare(cache.contents(), page)
 }
 
 #[test]
@@ -173,7 +179,7 @@ fn run_both(setting: Setting, seed: u64, seen: &mut script::Coverage) -> Result<
         let got = real.answer(&line).map_err(|why| format!("cache, line {number}, {line}: {why}"))?;
         compare::lines(&expected, &got).map_err(|why| format!("line {number}: {why}"))?;
         real.subject().check().map_err(|why| format!("line {number}, {line}: {why}"))?;
-        mirror.follow(real.subject()).map_err(|why| format!("line {number}, {line}: {why}"))?;
+        follow(&mut mirror, real.subject()).map_err(|why| format!("line {number}, {line}: {why}"))?;
         script.learn(&expected);
         seen.note(&expected);
     }

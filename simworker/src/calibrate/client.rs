@@ -18,6 +18,8 @@ use super::CalibrateError;
 pub(super) struct Client {
     url: String,
     authority: String,
+    /// What stands before every path, such as `/engine` behind a gateway; empty or with a slash at its beginning only.
+    prefix: String,
     api_key: Option<String>,
     until: Instant,
     open: Option<SendRequest<Full<Bytes>>>,
@@ -32,16 +34,20 @@ pub(super) struct Answer {
 }
 
 impl Client {
-    /// For a URL such as `http://host:30000`; nothing is asked after `until`.
+    /// For a URL such as `http://host:30000` or `http://host/prefix`; nothing is asked after `until`.
     pub(super) fn new(url: &str, api_key: Option<&str>, until: Instant) -> Result<Self, CalibrateError> {
         let wrong = || CalibrateError::Url(url.to_owned());
         let parsed: Uri = url.parse().map_err(|_| wrong())?;
         let authority =
             parsed.authority().filter(|_| parsed.scheme_str() == Some("http")).ok_or_else(wrong)?;
+        if parsed.query().is_some() {
+            return Err(wrong());
+        }
         let port = authority.port_u16().unwrap_or(80);
         Ok(Self {
             url: url.trim_end_matches('/').to_owned(),
             authority: format!("{}:{port}", authority.host()),
+            prefix: parsed.path().trim_end_matches('/').to_owned(),
             api_key: api_key.map(str::to_owned),
             until,
             open: None,
@@ -78,6 +84,7 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+        let path = format!("{}{path}", self.prefix);
         let mut request = Request::builder().method(method).uri(path).header(HOST, &self.authority);
         if let Some(key) = &self.api_key {
             request = request.header(AUTHORIZATION, format!("Bearer {key}"));

@@ -1,9 +1,12 @@
-//! From measured steps to step times: least squares over both sides of the roofline.
+//! From measured steps to step times: least squares over both sides of the roofline, prefill and decode together.
 //!
 //! `max(token·n, weights)` is not linear. But for each choice of which samples are bound by the weights the rest is,
-//! so every choice is tried, in the order of n, and the one with the smallest relative error stays.
+//! so every choice is tried, in the order of n, and the one that tells the samples best stays. Both kinds of steps share the
+//! weights, so that what one kind leaves open the other may decide.
 
 use simworker_core::cost::StepTimes;
+
+use super::linear::{Row, Solution, solve_positive};
 
 /// A prefill step of one prompt.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -11,6 +14,8 @@ pub(super) struct PrefillSample {
     pub(super) new_tokens: f64,
     pub(super) cached_tokens: f64,
     pub(super) ns: f64,
+    /// Relative standard error of the time.
+    pub(super) error: f64,
 }
 
 /// The mean of several decode steps of one batch.
@@ -20,173 +25,187 @@ pub(super) struct DecodeSample {
     /// Tokens of context over the batch.
     pub(super) context: f64,
     pub(super) ns: f64,
+    /// Relative standard error of the time.
+    pub(super) error: f64,
 }
 
 /// What could be told.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fit {
     pub(super) steps: StepTimes,
+    /// How far each of the step times may be off, nanoseconds, in the order of [`crate::preset_file::rows`]: half of an interval
+    /// that has the truth in 95 of 100 cases. Infinite for what the samples say nothing of.
+    pub(super) spreads: [f64; 8],
+    /// The largest share of a sample that a nanosecond of each of them makes.
+    pub(super) shares: [f64; 8],
+    /// Squared errors by what they should be; above 1 the formula is no good, and more samples do not help.
+    pub(super) misfit: f64,
     /// No prompt was short enough to be bound by the weights: they are in the fixed costs.
     pub(super) has_weights: bool,
     /// A batch was so large that it was bound by compute; otherwise the cost of a sequence is a bound from above.
     pub(super) has_sequences: bool,
 }
 
+/// Unknowns, in the order of [`crate::preset_file::rows`].
+const UNKNOWNS: usize = 8;
 /// Fewest samples on each side of the roofline.
 const FEWEST: usize = 2;
-/// A side of the roofline with more parameters must make the squared error that much smaller to be believed.
-const WORTH: f64 = 0.5;
+/// Standard errors to each side of an interval that has the truth in 95 of 100 cases; samples are few.
+const WIDTH: f64 = 2.2;
+/// Samples that are told better than this need no further unknown.
+const GOOD: f64 = 0.05;
 
-/// Fits both kinds of steps. `gpus` tells whether there is communication. Nothing if the samples are too few.
+/// Whether a time can have been measured: no step takes no time, or less.
+pub(super) fn is_time(ns: f64) -> bool {
+    ns.is_finite() && ns > 0.0
+}
+
+/// Fits both kinds of steps. `gpus` tells whether there is communication. Nothing if the samples are too few, or if one is
+/// no [time](is_time) or is told as none by what comes out.
 pub(super) fn fit(prefill: &[PrefillSample], decode: &[DecodeSample], gpus: u32) -> Option<Fit> {
-    let prefill = fit_prefill(prefill, gpus > 1)?;
-    fit_decode(decode, prefill)
-}
-
-/// One equation: coefficients, and the time they add up to.
-type Row<const N: usize> = ([f64; N], f64);
-
-/// The prefill side: [fixed + weights, fixed, token + comm, pair, comm]; without communication the last is absent.
-fn fit_prefill(samples: &[PrefillSample], has_comm: bool) -> Option<Fit> {
-    let mut samples = samples.to_vec();
-    samples.sort_by(|a, b| a.new_tokens.total_cmp(&b.new_tokens));
-    let most_flat = samples.len().checked_sub(FEWEST)?;
-    let splits = std::iter::once(0).chain(FEWEST..=most_flat);
-    let mut best: Option<([f64; 5], f64, usize)> = None;
-    for flat in splits {
-        let rows: Vec<Row<5>> =
-            (0..).zip(&samples).map(|(at, sample)| prefill_row(sample, at < flat, has_comm)).collect();
-        let used = [flat > 0, true, true, true, has_comm && flat > FEWEST];
-        let Some((solution, error)) = solve(&rows, used) else { continue };
-        let worth = if best.as_ref().is_some_and(|(_, _, flat)| *flat == 0) { WORTH } else { 1.0 };
-        if best.as_ref().is_none_or(|(_, least, _)| error < least * worth) {
-            best = Some((solution, error, flat));
-        }
+    let mut measured = prefill.iter().map(|sample| sample.ns).chain(decode.iter().map(|sample| sample.ns));
+    if !measured.all(is_time) {
+        return None;
     }
-    let ([flat_fixed, fixed, token, pair, comm], _, flat) = best?;
-    Some(Fit {
-        steps: StepTimes {
-            prefill_fixed_ns: fixed.max(0.0),
-            prefill_token_ns: (token - comm).max(0.0),
-            attention_pair_ns: pair.max(0.0),
-            weights_ns: if flat > 0 { (flat_fixed - fixed).max(0.0) } else { 0.0 },
-            comm_token_ns: comm.max(0.0),
-            ..StepTimes::default()
-        },
-        has_weights: flat > 0,
-        has_sequences: false,
-    })
+    let mut prefill = prefill.to_vec();
+    prefill.sort_by(|a, b| a.new_tokens.total_cmp(&b.new_tokens));
+    let mut decode = decode.to_vec();
+    decode.sort_by(|a, b| a.batch.total_cmp(&b.batch));
+    let samples = Samples { prefill, decode, has_comm: gpus > 1 };
+    let best = samples.best()?;
+    let fitted = samples.told(&best)?;
+    let told = samples.prefill.iter().map(|sample| prefill_ns(&fitted.steps, sample));
+    let mut told = told.chain(samples.decode.iter().map(|sample| decode_ns(&fitted.steps, sample)));
+    told.all(is_time).then_some(fitted)
 }
 
-fn prefill_row(sample: &PrefillSample, is_flat: bool, has_comm: bool) -> Row<5> {
-    let PrefillSample { new_tokens: new, cached_tokens, ns } = *sample;
-    let pairs = new * (cached_tokens + new / 2.0);
-    let comm = if has_comm { new } else { 0.0 };
-    let row = if is_flat { [1.0, 0.0, 0.0, pairs, comm] } else { [0.0, 1.0, new, pairs, 0.0] };
-    (row, ns)
+/// How many samples of each kind are bound by the weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Split {
+    prefill: usize,
+    decode: usize,
 }
 
-/// The decode side, where weights and communication are known: [fixed, sequence, context token].
-fn fit_decode(samples: &[DecodeSample], prefill: Fit) -> Option<Fit> {
-    let mut samples = samples.to_vec();
-    samples.sort_by(|a, b| a.batch.total_cmp(&b.batch));
-    let StepTimes { weights_ns: weights, comm_token_ns: comm, prefill_token_ns: token, .. } = prefill.steps;
-    let rows = |flat: usize| -> Vec<Row<3>> {
-        let row = |(at, sample): (usize, &DecodeSample)| {
-            let DecodeSample { batch, context, ns } = *sample;
-            let rest = ns - comm * batch;
-            if at < flat { ([1.0, 0.0, context], rest - weights) } else { ([1.0, batch, context], rest) }
+/// A choice and what comes of it.
+#[derive(Debug, Clone, Copy)]
+struct Choice {
+    split: Split,
+    solution: Solution<UNKNOWNS>,
+    unknowns: usize,
+    /// Sum of the squared errors, each by what it should be.
+    squares: f64,
+}
+
+/// In the order of their sizes.
+struct Samples {
+    prefill: Vec<PrefillSample>,
+    decode: Vec<DecodeSample>,
+    has_comm: bool,
+}
+
+impl Samples {
+    fn count(&self) -> usize {
+        self.prefill.len() + self.decode.len()
+    }
+
+    /// The choice that tells the samples best. One with more unknowns must be worth them (BIC).
+    fn best(&self) -> Option<Choice> {
+        let most_flat = self.prefill.len().checked_sub(FEWEST)?;
+        let all = self.decode.len();
+        let no_weights = [Split { prefill: 0, decode: 0 }];
+        let flat = || FEWEST..=most_flat;
+        let no_sequences = flat().map(|prefill| Split { prefill, decode: all });
+        let both = flat().flat_map(|prefill| (FEWEST..all).map(move |decode| Split { prefill, decode }));
+        let classes: [Vec<Split>; 3] = [no_weights.to_vec(), no_sequences.collect(), both.collect()];
+        let best_of = |splits: Vec<Split>| {
+            let choices = splits.into_iter().filter_map(|split| self.choice(split));
+            choices.min_by(|a, b| a.squares.total_cmp(&b.squares))
         };
-        (0..).zip(&samples).map(row).collect()
-    };
-    let all = samples.len();
-    let bound = solve(&rows(all), [true, false, true]).filter(|_| prefill.has_weights);
-    let mut best = bound.map(|(solution, error)| (solution, error, false));
-    let limit = best.map_or(f64::INFINITY, |(_, error, _)| error * WORTH);
-    let fewest_flat = if prefill.has_weights { FEWEST } else { 0 };
-    let most_flat = if prefill.has_weights { all.saturating_sub(1) } else { 0 };
-    for flat in fewest_flat..=most_flat {
-        let Some((solution, error)) = solve(&rows(flat), [true; 3]) else { continue };
-        // Bound by compute, it takes longer than reading the weights.
-        let is_bound = samples.get(flat).is_some_and(|sample| solution[1] * sample.batch >= weights * 0.99);
-        let least = best.filter(|(.., seen)| *seen).map_or(limit, |(_, least, _)| least);
-        if is_bound && error < least {
-            best = Some((solution, error, true));
-        }
+        let count = self.count() as f64;
+        let cost = |choice: &Choice| {
+            count * (choice.squares / count).max(GOOD).ln() + choice.unknowns as f64 * count.ln()
+        };
+        let best = classes.into_iter().filter_map(best_of);
+        best.min_by(|a, b| cost(a).total_cmp(&cost(b)))
     }
-    let ([fixed, sequence, context, ..], _, has_sequences) = best?;
-    let largest = samples.last()?.batch;
-    let sequence = if has_sequences { sequence } else { token.min(weights / largest) };
-    Some(Fit {
-        steps: StepTimes {
-            decode_fixed_ns: fixed.max(0.0),
-            decode_sequence_ns: sequence.max(0.0),
-            decode_context_token_ns: context.max(0.0),
-            ..prefill.steps
-        },
-        has_sequences,
-        ..prefill
-    })
-}
 
-/// Least squares over relative errors, and the sum of their squares; unknowns that are not `used` are 0. Nothing if the
-/// equations do not decide.
-fn solve<const N: usize>(rows: &[Row<N>], used: [bool; N]) -> Option<([f64; N], f64)> {
-    // Columns differ by many orders of magnitude, so each is scaled to 1.
-    let mut scale = [0.0_f64; N];
-    for (row, ns) in rows {
-        for (scale, value) in scale.iter_mut().zip(row) {
-            *scale = scale.max((value / ns).abs());
-        }
-    }
-    let mut normal = [[0.0; N]; N];
-    let mut right = [0.0; N];
-    for (row, ns) in rows {
-        let row: [f64; N] = std::array::from_fn(|i| if used[i] { row[i] / ns / scale[i] } else { 0.0 });
-        for (i, value) in row.iter().enumerate() {
-            right[i] += value;
-            for (cell, other) in normal[i].iter_mut().zip(row) {
-                *cell += value * other;
-            }
-        }
-    }
-    for (i, used) in used.iter().enumerate().filter(|(_, used)| !**used) {
-        normal[i][i] = f64::from(u8::from(!used));
-    }
-    let scaled = eliminate(normal, right)?;
-    let solution: [f64; N] = std::array::from_fn(|i| if used[i] { scaled[i] / scale[i] } else { 0.0 });
-    let error = |(row, ns): &Row<N>| {
-        let told: f64 = row.iter().zip(solution).map(|(a, b)| a * b).sum();
-        (told / ns - 1.0).powi(2)
-    };
-    Some((solution, rows.iter().map(error).sum()))
-}
-
-/// Gaussian elimination with pivots; nothing for a matrix that is singular.
-fn eliminate<const N: usize>(mut matrix: [[f64; N]; N], mut right: [f64; N]) -> Option<[f64; N]> {
-    for column in 0..N {
-        let pivot =
-            (column..N).max_by(|a, b| matrix[*a][column].abs().total_cmp(&matrix[*b][column].abs()))?;
-        if matrix[pivot][column].abs() < 1e-12 {
+    fn choice(&self, split: Split) -> Option<Choice> {
+        let has_weights = split.prefill > 0;
+        let has_sequences = split.decode < self.decode.len();
+        let has_comm = self.has_comm && split.prefill > FEWEST;
+        let used = [true, true, true, has_weights, true, has_sequences, true, has_comm];
+        let unknowns = used.iter().filter(|used| **used).count();
+        if self.decode.len() < FEWEST || self.count() < unknowns {
             return None;
         }
-        matrix.swap(column, pivot);
-        right.swap(column, pivot);
-        for row in column + 1..N {
-            let factor = matrix[row][column] / matrix[column][column];
-            let above = matrix[column];
-            for (cell, above) in matrix[row].iter_mut().zip(above) {
-                *cell -= factor * above;
-            }
-            right[row] -= factor * right[column];
+        let solution = solve_positive(&self.rows(split), used)?;
+        let steps = self.steps(split, &solution)?;
+        let square = |told: f64, ns: f64, error: f64| ((told / ns - 1.0) / error).powi(2);
+        let prefill =
+            (self.prefill.iter()).map(|sample| square(prefill_ns(&steps, sample), sample.ns, sample.error));
+        let decode =
+            self.decode.iter().map(|sample| square(decode_ns(&steps, sample), sample.ns, sample.error));
+        let squares: f64 = prefill.chain(decode).sum();
+        squares.is_finite().then_some(Choice { split, solution, unknowns, squares })
+    }
+
+    fn rows(&self, split: Split) -> Vec<Row<UNKNOWNS>> {
+        let comm = |tokens: f64| if self.has_comm { tokens } else { 0.0 };
+        let prefill = (0..).zip(&self.prefill).map(|(at, sample): (usize, _)| {
+            let PrefillSample { new_tokens: new, cached_tokens, ns, error } = *sample;
+            let pairs = new * (cached_tokens + new / 2.0);
+            let (token, weights) = if at < split.prefill { (0.0, 1.0) } else { (new, 0.0) };
+            ([1.0, token, pairs, weights, 0.0, 0.0, 0.0, comm(new)], ns, error)
+        });
+        let decode = (0..).zip(&self.decode).map(|(at, sample): (usize, _)| {
+            let DecodeSample { batch, context, ns, error } = *sample;
+            let (sequence, weights) = if at < split.decode { (0.0, 1.0) } else { (batch, 0.0) };
+            ([0.0, 0.0, 0.0, weights, 1.0, sequence, context, comm(batch)], ns, error)
+        });
+        prefill.chain(decode).collect()
+    }
+
+    fn steps(&self, split: Split, solution: &Solution<UNKNOWNS>) -> Option<StepTimes> {
+        let [fixed, token, pair, weights, decode_fixed, sequence, context, comm] = solution.values;
+        let largest = self.decode.last()?.batch;
+        let is_bound = split.decode < self.decode.len();
+        Some(StepTimes {
+            prefill_fixed_ns: fixed,
+            prefill_token_ns: token,
+            attention_pair_ns: pair,
+            weights_ns: weights,
+            decode_fixed_ns: decode_fixed,
+            decode_sequence_ns: if is_bound { sequence } else { token.min(weights / largest) },
+            decode_context_token_ns: context,
+            comm_token_ns: comm,
+        })
+    }
+
+    fn told(&self, best: &Choice) -> Option<Fit> {
+        let Choice { split, solution, unknowns, squares } = best;
+        let has_weights = split.prefill > 0;
+        let has_sequences = split.decode < self.decode.len();
+        let freedom = self.count().saturating_sub(*unknowns).max(1) as f64;
+        let misfit = squares / freedom;
+        let mut spreads = solution.variances.map(|variance| WIDTH * (variance * misfit.max(1.0)).sqrt());
+        if !has_weights {
+            spreads[3] = f64::INFINITY;
         }
+        if !has_sequences {
+            spreads[5] = f64::INFINITY;
+        }
+        if self.has_comm && split.prefill <= FEWEST {
+            spreads[7] = f64::INFINITY;
+        }
+        let mut shares = [0.0_f64; UNKNOWNS];
+        for (row, ns, _) in self.rows(*split) {
+            for (share, value) in shares.iter_mut().zip(row) {
+                *share = share.max(value / ns);
+            }
+        }
+        let steps = self.steps(*split, solution)?;
+        Some(Fit { steps, spreads, shares, misfit, has_weights, has_sequences })
     }
-    let mut solution = [0.0; N];
-    for row in (0..N).rev() {
-        let known: f64 = (row + 1..N).map(|column| matrix[row][column] * solution[column]).sum();
-        solution[row] = (right[row] - known) / matrix[row][row];
-    }
-    Some(solution)
 }
 
 /// How long a prefill step takes by these times.
@@ -206,31 +225,6 @@ pub(super) fn decode_ns(steps: &StepTimes, sample: &DecodeSample) -> f64 {
         + steps.comm_token_ns * sample.batch
 }
 
-/// The line through points: slope and intercept by the medians of Theil and Sen, which a few late answers do not move.
-pub(super) fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
-    let least = points.iter().map(|(x, _)| *x).fold(f64::INFINITY, f64::min);
-    let most = points.iter().map(|(x, _)| *x).fold(f64::NEG_INFINITY, f64::max);
-    // Between neighbours any disturbance is a slope.
-    let far = (most - least) / 4.0;
-    let mut slopes = Vec::new();
-    for (at, (x1, y1)) in points.iter().enumerate() {
-        for (x2, y2) in &points[at + 1..] {
-            if x2 != x1 && (x2 - x1).abs() >= far {
-                slopes.push((y2 - y1) / (x2 - x1));
-            }
-        }
-    }
-    let slope = median(&mut slopes)?;
-    let intercept = median(&mut points.iter().map(|(x, y)| y - slope * x).collect::<Vec<_>>())?;
-    Some((slope, intercept))
-}
-
-/// The middle one.
-pub(super) fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,13 +242,14 @@ mod tests {
 
     fn samples(truth: &StepTimes, batches: &[f64]) -> (Vec<PrefillSample>, Vec<DecodeSample>) {
         let new = [16.0, 32.0, 64.0, 96.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0];
-        let mut prefill: Vec<PrefillSample> =
-            new.map(|new_tokens| PrefillSample { new_tokens, cached_tokens: 0.0, ns: 0.0 }).to_vec();
-        prefill.push(PrefillSample { new_tokens: 32.0, cached_tokens: 4096.0, ns: 0.0 });
+        let mut prefill: Vec<PrefillSample> = new
+            .map(|new_tokens| PrefillSample { new_tokens, cached_tokens: 0.0, ns: 0.0, error: 1e-3 })
+            .to_vec();
+        prefill.push(PrefillSample { new_tokens: 512.0, cached_tokens: 16384.0, ns: 0.0, error: 1e-3 });
         let mut decode = Vec::new();
         for batch in batches {
             for context in [40.0, 1000.0] {
-                decode.push(DecodeSample { batch: *batch, context: context * batch, ns: 0.0 });
+                decode.push(DecodeSample { batch: *batch, context: context * batch, ns: 0.0, error: 1e-3 });
             }
         }
         prefill.iter_mut().for_each(|sample| sample.ns = prefill_ns(truth, sample));
@@ -308,6 +303,46 @@ mod tests {
         near(steps.decode_sequence_ns, TRUTH.decode_sequence_ns);
     }
 
+    /// Noise of 1 % that is told as such.
+    fn noisy(seed: u64) -> (Vec<PrefillSample>, Vec<DecodeSample>) {
+        let (mut prefill, mut decode) = samples(&TRUTH, &BATCHES);
+        let mut state = seed;
+        let mut noise = || {
+            // Twelve uniform draws have a variance of 1.
+            let draw = |_| {
+                state = protocol::tokenizer::mix(state);
+                (state >> 11) as f64 / (1_u64 << 53) as f64
+            };
+            1.0 + 0.01 * ((0..12).map(draw).sum::<f64>() - 6.0)
+        };
+        prefill.iter_mut().for_each(|sample| (sample.ns, sample.error) = (sample.ns * noise(), 0.01));
+        decode.iter_mut().for_each(|sample| (sample.ns, sample.error) = (sample.ns * noise(), 0.01));
+        (prefill, decode)
+    }
+
+    #[test]
+    fn intervals_have_the_truth_in_them() {
+        let (mut told, mut all) = (0, 0);
+        for seed in 0..100 {
+            let (prefill, decode) = noisy(seed);
+            let fit = fit(&prefill, &decode, 1).unwrap();
+            let pairs =
+                crate::preset_file::rows(&fit.steps).into_iter().zip(crate::preset_file::rows(&TRUTH));
+            for (((_, got), (_, truth)), spread) in pairs.zip(fit.spreads).take(7) {
+                all += 1;
+                told += usize::from((got - truth).abs() <= spread);
+            }
+        }
+        assert!(told * 10 >= all * 9, "{told} of {all}");
+    }
+
+    #[test]
+    fn what_is_not_measured_has_no_interval() {
+        let (prefill, decode) = samples(&TRUTH, &[1.0, 4.0, 16.0]);
+        let fit = fit(&prefill, &decode, 1).unwrap();
+        assert!(fit.spreads[5].is_infinite() && fit.spreads[4].is_finite(), "{:?}", fit.spreads);
+    }
+
     #[test]
     fn too_few_samples_decide_nothing() {
         let (prefill, decode) = samples(&TRUTH, &BATCHES);
@@ -316,16 +351,17 @@ mod tests {
     }
 
     #[test]
-    fn disturbed_neighbours_do_not_tilt_the_line() {
-        let near = (0..7).map(|at| (10.0 + f64::from(at) * 0.01, 60.0 + f64::from(at % 3)));
-        let points: Vec<_> = near.chain([(20.0, 80.0), (40.0, 120.0), (200.0, 440.0)]).collect();
-        let (slope, intercept) = line(&points).unwrap();
-        assert!((slope - 2.0).abs() < 0.02 && (intercept - 40.0).abs() < 1.5, "{slope} {intercept}");
-    }
-
-    #[test]
-    fn a_late_answer_does_not_move_the_line() {
-        let points = [(1.0, 12.0), (2.0, 14.0), (3.0, 16.0), (4.0, 90.0), (5.0, 20.0)];
-        assert_eq!(line(&points), Some((2.0, 10.0)));
+    fn times_that_are_none_decide_nothing() {
+        let (prefill, decode) = samples(&TRUTH, &BATCHES);
+        for ns in [0.0, f64::NAN, f64::INFINITY] {
+            let prefill_of = |sample: &PrefillSample| PrefillSample { ns, ..*sample };
+            let decode_of = |sample: &DecodeSample| DecodeSample { ns, ..*sample };
+            let none: Vec<_> = prefill.iter().map(prefill_of).collect();
+            assert_eq!(fit(&none, &decode, 1), None, "{ns}");
+            let one: Vec<_> = prefill[..1].iter().map(prefill_of).chain(prefill[1..].to_vec()).collect();
+            assert_eq!(fit(&one, &decode, 1), None, "{ns}");
+            let none: Vec<_> = decode.iter().map(decode_of).collect();
+            assert_eq!(fit(&prefill, &none, 1), None, "{ns}");
+        }
     }
 }

@@ -4,8 +4,65 @@ use std::fmt::Write;
 
 use super::facts::Facts;
 use super::fit::{Fit, decode_ns, prefill_ns};
-use super::probe::Samples;
-use crate::preset_file::{Measured, PresetFile};
+use super::overhead::Overhead;
+use super::samples::Samples;
+use crate::preset_file::{Measured, PresetFile, rows as named};
+
+/// A time of the preset, and how well it is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Figure {
+    /// Its key in the preset.
+    pub name: &'static str,
+    /// The time, nanoseconds.
+    pub ns: f64,
+    /// Half of an interval that has the truth in 95 of 100 cases, nanoseconds; infinite if the samples say nothing of it.
+    pub spread_ns: f64,
+    /// The largest share of a sample that the spread makes.
+    effect: f64,
+}
+
+/// A figure with an interval up to this share to each side is decided.
+const DECIDED: f64 = 0.10;
+/// Measuring goes on until intervals are this narrow.
+const AIM: f64 = 0.07;
+/// So small a share of a step's time is of no use to anybody.
+const NO_MATTER: f64 = 0.005;
+
+impl Figure {
+    /// Whether the samples say too little of it.
+    #[must_use]
+    pub fn is_undecided(&self) -> bool {
+        !self.is_within(DECIDED)
+    }
+
+    fn is_within(&self, share: f64) -> bool {
+        self.spread_ns <= share * self.ns || self.effect <= NO_MATTER
+    }
+
+    fn describe(&self) -> String {
+        let Self { name, ns, spread_ns, .. } = *self;
+        let interval = match (spread_ns.is_finite(), ns > 0.0) {
+            (false, _) => "not measured".into(),
+            (true, true) => format!("± {:.1} %", spread_ns / ns * 100.0),
+            (true, false) => format!("± {spread_ns:.0}"),
+        };
+        let undecided = if self.is_undecided() { "undecided, " } else { "" };
+        format!("{name:<24} {ns:>14.1} {undecided}{interval}")
+    }
+}
+
+/// The step times with their intervals.
+fn figures(fit: &Fit) -> impl Iterator<Item = Figure> + '_ {
+    named(&fit.steps).into_iter().zip(fit.spreads).zip(fit.shares).map(|(((name, ns), spread_ns), share)| {
+        let effect = if spread_ns.is_finite() { spread_ns * share } else { f64::INFINITY };
+        Figure { name, ns, spread_ns, effect }
+    })
+}
+
+/// Whether all that can be known is known well enough.
+pub(super) fn is_known(fit: &Fit) -> bool {
+    figures(fit).all(|figure| figure.spread_ns.is_infinite() || figure.is_within(AIM))
+}
 
 /// A measured worker.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +71,8 @@ pub struct Calibration {
     pub file: PresetFile,
     /// How far the preset is off, over all samples.
     pub residual: Residual,
+    /// Its times, and how well they are known.
+    pub figures: Vec<Figure>,
     /// What the preset does not know, in sentences.
     pub notes: Vec<String>,
     /// Each sample: what it is, measured and told, in milliseconds.
@@ -34,14 +93,15 @@ impl Calibration {
         facts: Facts,
         fit: &Fit,
         samples: &Samples,
-        overhead_ns: f64,
+        overhead: Overhead,
         notes: Vec<String>,
     ) -> Self {
-        let prefill = samples.prefill.iter().map(|sample| {
-            let what = format!("prefill {} on {}", sample.new_tokens, sample.cached_tokens);
+        let (prefills, decodes) = (samples.prefills(), samples.decodes());
+        let prefill = prefills.iter().map(|sample| {
+            let what = format!("prefill {:.0} on {:.0}", sample.new_tokens, sample.cached_tokens);
             (what, sample.ns / 1e6, prefill_ns(&fit.steps, sample) / 1e6)
         });
-        let decode = samples.decode.iter().map(|sample| {
+        let decode = decodes.iter().map(|sample| {
             let what = format!("decode {:.0} × {:.0}", sample.batch, sample.context / sample.batch);
             (what, sample.ns / 1e6, decode_ns(&fit.steps, sample) / 1e6)
         });
@@ -61,10 +121,13 @@ impl Calibration {
             context_len,
             weight_bytes: facts.weight_bytes.round(),
             kv_bytes_per_token: facts.kv_bytes_per_token.round(),
-            request_overhead_ns: overhead_ns.max(0.0) as u64,
+            request_overhead_ns: overhead.ns as u64,
             steps: fit.steps,
         };
-        Self { file: PresetFile { preset: measured }, residual, notes, rows }
+        let Overhead { ns, spread_ns } = overhead;
+        let of_request = Figure { name: "request_overhead_ns", ns, spread_ns, effect: f64::INFINITY };
+        let figures = figures(fit).chain((spread_ns > 0.0).then_some(of_request)).collect();
+        Self { file: PresetFile { preset: measured }, residual, figures, notes, rows }
     }
 
     /// The text of the preset's file.
@@ -73,7 +136,15 @@ impl Calibration {
         let Residual { mean, worst } = self.residual;
         let mut text = String::from("# Written by simworker calibrate; for simworker --preset.\n");
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "# Residual error: mean {:.2} %, worst {:.2} %.", mean * 100.0, worst * 100.0);
+        let _ = writeln!(
+            text,
+            "# Residual error of the step times: mean {:.2} %, worst {:.2} %.",
+            mean * 100.0,
+            worst * 100.0
+        );
+        for line in self.intervals().lines() {
+            let _ = writeln!(text, "# {line}");
+        }
         for note in &self.notes {
             let _ = writeln!(text, "# {note}");
         }
@@ -89,7 +160,21 @@ impl Calibration {
             let _ = writeln!(text, "{what:<24} {measured:>12.3} {told:>12.3} {error:>7.2}%");
         }
         let Residual { mean, worst } = self.residual;
-        let _ = write!(text, "residual error: mean {:.2} %, worst {:.2} %", mean * 100.0, worst * 100.0);
+        let _ = writeln!(
+            text,
+            "residual error of the step times: mean {:.2} %, worst {:.2} %; the overhead of a request is no part of it",
+            mean * 100.0,
+            worst * 100.0
+        );
+        text + &self.intervals()
+    }
+
+    /// A line for each figure: its value and its interval.
+    fn intervals(&self) -> String {
+        let mut text = String::from("Each figure in ns, with an interval for 95 of 100 cases:");
+        for figure in &self.figures {
+            let _ = write!(text, "\n{}", figure.describe());
+        }
         text
     }
 }

@@ -42,8 +42,9 @@ The control port speaks JSON: GET /workers; GET (?since=SEQ) and DELETE /workers
 key, null takes away) and DELETE /workers/I/faults with bodies such as {\"status\": {\"value\": 503, \"times\": 2}}; \
 POST /workers/I/restart (?down=DURATION).
 
-Other common flags of sglang.launch_server that change nothing a client sees (--tp-size, --mem-fraction-static, \
---trust-remote-code, --log-level and the like) are accepted and ignored with a warning.
+Other common flags of sglang.launch_server (--trust-remote-code, --log-level and the like) are accepted and ignored; \
+those that would make another engine (--mem-fraction-static, --kv-cache-dtype, --quantization, --chat-template and the \
+like) are not emulated. Both are named on standard error at the start.
 
 Exit codes:
   0  help or version was asked for, standard input closed with --exit-with-stdin, or calibrate is done

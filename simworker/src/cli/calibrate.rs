@@ -19,7 +19,7 @@ const EXIT_USAGE: u8 = 2;
 /// It must serve nobody else meanwhile. Its prefix cache is emptied.
 #[derive(Debug, Args)]
 pub(super) struct CalibrateArgs {
-    /// The worker, such as http://127.0.0.1:30000.
+    /// The worker, such as http://127.0.0.1:30000. A path in it stands before every route.
     #[arg(long, value_name = "URL")]
     url: String,
     /// Where to write the preset [default: standard output].

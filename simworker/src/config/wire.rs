@@ -19,6 +19,16 @@ pub struct WireConfig {
     pub allow_auto_truncate: bool,
     /// The model makes vectors and no text (`--is-embedding`).
     pub is_embedding: bool,
+    /// Streams tell the usage also when nobody asks (`--stream-response-default-include-usage`).
+    pub stream_include_usage: bool,
+    /// The priority of requests that name none, where priorities count (`--default-priority-value`).
+    pub default_priority: Option<i64>,
+    /// Where the tokenizer is said to come from; none = from the model (`--tokenizer-path`).
+    pub tokenizer_path: Option<String>,
+    /// How the weights are said to be loaded (`--load-format`).
+    pub load_format: String,
+    /// GPUs that the worker is said to have; none = those of the preset (`--tp-size`).
+    pub tp_size: Option<u32>,
     /// What the info routes say of `--reasoning-parser`.
     pub reasoning_parser: Option<String>,
     /// What they say of `--tool-call-parser`.
@@ -38,6 +48,11 @@ impl WireConfig {
             http2: None,
             allow_auto_truncate: false,
             is_embedding: false,
+            stream_include_usage: false,
+            default_priority: None,
+            tokenizer_path: None,
+            load_format: "auto".to_owned(),
+            tp_size: None,
             reasoning_parser: None,
             tool_call_parser: None,
         }

@@ -29,10 +29,18 @@ pub(super) async fn fetch(worker: Arc<Worker>, peers: Peers, fetch: Fetch) {
     let outcome = tokio::select! {
         outcome = transfer(&peers, &fetch, &mut peer) => outcome,
         // Only signs of life tell that the prefill worker is gone.
-        _ = lost.wait_for(|state| matches!(state, PeerState::Lost)) => Err(HandoffFault::PeerLost),
+        fault = loss(&mut lost) => Err(fault),
         () = ended(&mut wanted) => return,
     };
     worker.kv_outcome(fetch.id, fetch.source.room, outcome);
+}
+
+/// Ready when the prefill worker is lost: why.
+async fn loss(peer: &mut watch::Receiver<PeerState>) -> HandoffFault {
+    match peer.wait_for(|state| matches!(state, PeerState::Lost(_))).await.as_deref() {
+        Ok(PeerState::Lost(fault)) => *fault,
+        _ => HandoffFault::PeerLost,
+    }
 }
 
 /// Ready when the request has ended.
@@ -61,7 +69,7 @@ async fn transfer(
         if attempt > 1 {
             sleep(real(TRY_EVERY, peers.speed)).await;
         }
-        let known = layout(peer, former.as_ref()).await.ok_or(HandoffFault::PeerLost)?;
+        let known = layout(peer, former.as_ref()).await?;
         match try_once(peers, fetch, &known).await {
             Ok(cached_tokens) => return Ok(cached_tokens),
             Err(Missed::Failed(fault)) => return Err(fault),
@@ -72,16 +80,20 @@ async fn transfer(
     Err(HandoffFault::PeerLost)
 }
 
-/// What is known of the prefill worker, other than what was known before; None when it is lost.
-async fn layout(peer: &mut watch::Receiver<PeerState>, former: Option<&Arc<Known>>) -> Option<Arc<Known>> {
+/// What is known of the prefill worker, other than what was known before; why not when it is lost.
+async fn layout(
+    peer: &mut watch::Receiver<PeerState>,
+    former: Option<&Arc<Known>>,
+) -> Result<Arc<Known>, HandoffFault> {
     let is_told = |state: &PeerState| match state {
         PeerState::Known(known) => former.is_none_or(|former| !Arc::ptr_eq(former, known)),
-        PeerState::Lost => true,
+        PeerState::Lost(_) => true,
         PeerState::Asked => false,
     };
-    match &*peer.wait_for(is_told).await.ok()? {
-        PeerState::Known(known) => Some(Arc::clone(known)),
-        PeerState::Lost | PeerState::Asked => None,
+    match peer.wait_for(is_told).await.as_deref() {
+        Ok(PeerState::Known(known)) => Ok(Arc::clone(known)),
+        Ok(PeerState::Lost(fault)) => Err(*fault),
+        Ok(PeerState::Asked) | Err(_) => Err(HandoffFault::PeerLost),
     }
 }
 

@@ -38,8 +38,8 @@ pub(super) enum PeerState {
     Asked,
     /// It has answered, and is there.
     Known(Arc<Known>),
-    /// It did not answer, or is gone.
-    Lost,
+    /// It has never answered, or it is gone.
+    Lost(HandoffFault),
 }
 
 /// A prefill worker, as one start of its process has told.
@@ -119,19 +119,21 @@ impl Peers {
     async fn keep(mut self, server: Address, state: watch::Sender<PeerState>) {
         let mut life = self.life.clone();
         life.mark_unchanged();
+        let mut fault = HandoffFault::Unreached;
         tokio::select! {
-            () = self.follow(&server, &state) => {}
+            () = self.follow(&server, &state, &mut fault) => {}
             _ = life.changed() => {}
         }
         // First of all, so that who comes now asks again.
         self.known.lock().remove(&server);
-        state.send_replace(PeerState::Lost);
+        state.send_replace(PeerState::Lost(fault));
     }
 
-    /// Ends when the worker is lost.
-    async fn follow(&mut self, server: &Address, state: &watch::Sender<PeerState>) {
+    /// Ends when the worker is lost. `fault` is what that is then.
+    async fn follow(&mut self, server: &Address, state: &watch::Sender<PeerState>, fault: &mut HandoffFault) {
         let mut tries = TRIES;
         while let Some(known) = self.ask(server, tries).await {
+            *fault = HandoffFault::PeerLost;
             let known = Arc::new(known);
             state.send_replace(PeerState::Known(Arc::clone(&known)));
             if !self.watch(server, &known).await {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use bytes::Bytes;
 use protocol::openai::{
     CHAT_COMPLETION, CHAT_COMPLETION_CHUNK, CallDelta, ChatChoice, ChatChunkChoice, ChatLogprobs,
     ChatMessage, Delta, ToolCall, UsageMember,
@@ -15,10 +14,12 @@ use protocol::tokenizer::{decode, reply_block};
 use protocol::view::{Dialect, RequestView};
 use serde::Serialize;
 
+use super::body::WholeBody;
 use super::failure::{Api, Failure};
 use super::fields::{Fields, OneOrMany};
 use super::json;
 use super::logprobs::Logprobs;
+use super::messages;
 use super::oai_logprobs;
 use super::openai::{self, Head, StreamOptions, Whole};
 use super::request::{self, Asked, Order};
@@ -29,14 +30,17 @@ use crate::mailbox::Finish;
 use crate::ticket::Ticket;
 use crate::worker::Worker;
 
-pub(super) async fn chat(State(worker): State<Arc<Worker>>, headers: HeaderMap, body: Bytes) -> Response {
-    answer(&worker, &headers, &body).await.unwrap_or_else(|failure| failure.response(Api::OpenAi))
+pub(super) async fn chat(
+    State(worker): State<Arc<Worker>>,
+    headers: HeaderMap,
+    WholeBody(body): WholeBody,
+) -> Response {
+    Api::OpenAi.respond(answer(&worker, &headers, &body).await)
 }
 
 async fn answer(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
-    openai::check_content_type(headers)?;
-    let fields = Fields::parse(body)?;
-    let options = StreamOptions::read(&fields)?;
+    let fields = openai::fields(headers, body)?;
+    let options = StreamOptions::read(worker, &fields)?;
     let (order, shown) = read(worker, headers, &fields, body)?;
     let (stream, n) = (order.stream, order.n);
     let tickets = order.submit(worker).await?;
@@ -62,6 +66,7 @@ fn read(
     if fields.is_empty_list("messages") {
         return Err(Failure::bad_request("Messages cannot be empty."));
     }
+    messages::check(fields)?;
     let forced = Forced::read(fields)?;
     let model: Option<String> = fields.get("model")?;
     let asked = Asked {
@@ -73,12 +78,13 @@ fn read(
     let mut order = Order::read(&worker.config, headers, fields, asked)?;
     let call = forced.map(|forced| forced.call(reply_block(&order.prompts[0])));
     if let Some(call) = &call {
-        let script = call.tokens();
-        order.wishes.iter_mut().for_each(|wish| wish.script = Some(Arc::clone(&script)));
+        let room = worker.config.engine.context_len.saturating_sub(order.prompts[0].len() as u32);
+        call.force(order.wishes.iter_mut(), room);
     }
-    let top: Option<u16> = fields.get("top_logprobs")?;
+    let top: Option<i64> = fields.get("top_logprobs")?;
     let are_wanted: bool = fields.get_or_default("logprobs")?;
-    let logprobs = Logprobs::of_openai(are_wanted.then_some(top.unwrap_or(0)), false, 1, order.n);
+    let logprobs = Logprobs::of_openai(are_wanted.then_some(top.unwrap_or(0)), false, &order)?;
+    logprobs.check(&order, worker.config.engine.context_len)?;
     Ok((order, Shown { call, logprobs }))
 }
 

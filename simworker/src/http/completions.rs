@@ -6,11 +6,11 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use bytes::Bytes;
 use protocol::openai::{CompletionChoice, CompletionLogprobs, TEXT_COMPLETION, Usage, UsageMember};
 use protocol::tokenizer::decode;
 use protocol::view::{Dialect, Prompt, RequestView};
 
+use super::body::WholeBody;
 use super::failure::{Api, Failure};
 use super::fields::{Fields, OneOrMany};
 use super::json;
@@ -26,15 +26,14 @@ use crate::worker::Worker;
 pub(super) async fn completions(
     State(worker): State<Arc<Worker>>,
     headers: HeaderMap,
-    body: Bytes,
+    WholeBody(body): WholeBody,
 ) -> Response {
-    answer(&worker, &headers, &body).await.unwrap_or_else(|failure| failure.response(Api::OpenAi))
+    Api::OpenAi.respond(answer(&worker, &headers, &body).await)
 }
 
 async fn answer(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
-    openai::check_content_type(headers)?;
-    let fields = Fields::parse(body)?;
-    let options = StreamOptions::read(&fields)?;
+    let fields = openai::fields(headers, body)?;
+    let options = StreamOptions::read(worker, &fields)?;
     let (mut order, shown) = read(worker, headers, &fields, body)?;
     order.match_limits = shown.logprobs.match_limits();
     let (stream, n) = (order.stream, order.n);
@@ -71,7 +70,8 @@ fn read(
     };
     let order = Order::read(&worker.config, headers, fields, asked)?;
     let echo = fields.get_or_default("echo")?;
-    let logprobs = Logprobs::of_openai(fields.get("logprobs")?, echo, order.prompts.len(), order.n);
+    let logprobs = Logprobs::of_openai(fields.get("logprobs")?, echo, &order)?;
+    logprobs.check(&order, worker.config.engine.context_len)?;
     Ok((order, Shown { echo, logprobs }))
 }
 

@@ -19,6 +19,22 @@ pub(super) enum Api {
     Responses,
 }
 
+impl Api {
+    /// That of the route at this path.
+    pub(super) fn of_path(path: &str) -> Self {
+        match path {
+            "/v1/responses" => Self::Responses,
+            _ if path.starts_with("/v1/") => Self::OpenAi,
+            _ => Self::Native,
+        }
+    }
+
+    /// The answer, or the refusal in this form.
+    pub(super) fn respond(self, answer: Result<Response, Failure>) -> Response {
+        answer.unwrap_or_else(|failure| failure.response(self))
+    }
+}
+
 /// Who refuses a request. It decides the form of the error and its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
@@ -114,6 +130,7 @@ impl Failure {
     fn nested(&self) -> Vec<u8> {
         let kind = match (self.origin, self.status) {
             (Origin::Schema, _) => "Bad Request",
+            (Origin::Status, 413) => "Request Entity Too Large",
             (_, 503) => "Service Unavailable",
             (_, 500..) => "Internal Server Error",
             _ => "invalid_request_error",

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use bytes::Bytes;
 use protocol::sglang::{
     CachedTokensDetails, FinishReason, Generated, MetaInfo, StreamError, StreamErrorMessage,
 };
 use protocol::view::{Dialect, RequestView};
 use simworker_core::{EngineRole, FinishReason as EngineReason};
 
+use super::body::WholeBody;
 use super::failure::{Api, Failure, Origin};
 use super::fields::Fields;
 use super::logprobs::Logprobs;
 use super::request::{Asked, Order};
 use super::sampling::Sampling;
 use super::stream::{Frames, News, TokenStream, Voice, event, outcome};
-use super::{info, json, stream};
+use super::{info, json, stream, times};
 use crate::clock::unix_seconds;
 use crate::config::WorkerConfig;
 use crate::mailbox::{Figures, Finish};
@@ -44,7 +44,11 @@ const REFUSED: [(&str, &str); 3] = [
     ),
 ];
 
-pub(super) async fn generate(State(worker): State<Arc<Worker>>, headers: HeaderMap, body: Bytes) -> Response {
+pub(super) async fn generate(
+    State(worker): State<Arc<Worker>>,
+    headers: HeaderMap,
+    WholeBody(body): WholeBody,
+) -> Response {
     let fields = Fields::parse(&body);
     let read = fields.and_then(|fields| Ok((fields.get_or_default::<bool>("stream")?, fields)));
     let (is_stream, fields) = match read {
@@ -69,7 +73,9 @@ async fn answer(
 ) -> Result<Response, Failure> {
     let mut order = read(&worker.config, headers, fields, body)?;
     let logprobs = Logprobs::read(fields, order.prompts.len(), order.n)?;
+    logprobs.check(&order, worker.config.engine.context_len)?;
     order.match_limits = logprobs.match_limits();
+    order.is_counted = fields.get("log_metrics")?.unwrap_or(true);
     let shown = Shown { with_prompt: fields.get_or_default("return_prompt_token_ids")?, logprobs };
     let (stream, is_batch) = (order.stream, order.is_batch || order.n > 1);
     let tickets = order.submit(worker).await?;
@@ -160,13 +166,14 @@ fn meta_info<'a>(
     figures: Figures,
     finish: Option<&'a Finish>,
 ) -> MetaInfo<'a> {
-    let Figures { cached_tokens, host_tokens, retractions, e2e_ns, dp_rank } = figures;
+    let Figures { cached_tokens, host_tokens, retractions, e2e_ns, dp_rank, .. } = figures;
     MetaInfo {
         id: &ticket.rid,
         finish_reason: finish.map(|finish| reason(ticket, finish)),
         prompt_tokens: ticket.prompt_tokens,
         weight_version: info::WEIGHT_VERSION,
         num_retractions: retractions,
+        scheduled: times::scheduled(ticket, &figures),
         reasoning_tokens: 0,
         completion_tokens: tokens,
         cached_tokens,
@@ -174,6 +181,7 @@ fn meta_info<'a>(
         dp_rank,
         logprobs: None,
         e2e_latency: e2e_ns.map(|ns| ns as f64 / 1e9),
+        served: times::served(ticket, &figures, tokens),
         response_sent_to_client_ts: unix_seconds(),
     }
 }

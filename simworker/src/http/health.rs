@@ -65,5 +65,5 @@ fn probe(worker: &Worker) -> Job {
 
 /// What the engine has put out since its start: tokens and ends.
 fn output(worker: &Worker) -> u64 {
-    worker.report().iter().map(|(_, totals)| totals.generated_tokens + totals.finished_requests).sum()
+    worker.report().iter().map(|rank| rank.totals.generated_tokens + rank.totals.finished_requests).sum()
 }

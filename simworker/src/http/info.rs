@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
-use axum::response::Response;
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
 use protocol::openai::{ModelCard, ModelList};
 use protocol::sglang::ModelInfo;
 use serde_json::{Value, json};
 use simworker_core::cache::WritePolicy;
 
-use super::failure::{Api, Failure};
+use super::query;
 use crate::config::{KvEventsConfig, WorkerConfig};
 use crate::kv::ports::Described;
-use crate::worker::Worker;
+use crate::worker::{RankReport, Worker};
 
+/// Where models are told one by one.
+const MODELS: &str = "/v1/models/";
 /// The engine version that is emulated.
 pub(super) const VERSION: &str = "0.5.23";
 /// The version of the weights.
@@ -24,11 +27,11 @@ pub(super) async fn model_info(State(worker): State<Arc<Worker>>) -> Response {
     super::json(&ModelInfo {
         model_path: &config.model_path,
         served_model_name: &config.served_model_name,
-        tokenizer_path: &config.model_path,
+        tokenizer_path: tokenizer_path(config),
         is_generation: !config.wire.is_embedding,
         preferred_sampling_params: None,
         weight_version: WEIGHT_VERSION,
-        load_format: "auto",
+        load_format: &config.wire.load_format,
         reasoning_parser: config.wire.reasoning_parser.as_deref(),
         tool_call_parser: config.wire.tool_call_parser.as_deref(),
         disaggregation_mode: config.engine.role.label(),
@@ -43,12 +46,18 @@ pub(super) async fn models(State(worker): State<Arc<Worker>>) -> Response {
     super::json(&ModelList { object: "list", data: vec![card(&worker)] })
 }
 
-pub(super) async fn model(State(worker): State<Arc<Worker>>, Path(id): Path<String>) -> Response {
+pub(super) async fn model(State(worker): State<Arc<Worker>>, uri: Uri) -> Response {
+    let id = query::after(MODELS, &uri);
     if id == worker.config.served_model_name {
         return super::json(&card(&worker));
     }
-    let message = format!("The model '{id}' does not exist");
-    Failure::status(404, message).response(Api::OpenAi)
+    let error = json!({
+        "message": format!("The model '{id}' does not exist"),
+        "type": "invalid_request_error",
+        "param": "model",
+        "code": "model_not_found",
+    });
+    (StatusCode::NOT_FOUND, super::json(&json!({ "error": error }))).into_response()
 }
 
 fn card(worker: &Worker) -> ModelCard<'_> {
@@ -68,7 +77,7 @@ fn card(worker: &Worker) -> ModelCard<'_> {
 pub(super) async fn server_info(State(worker): State<Arc<Worker>>) -> Response {
     let report = worker.report();
     let config = &worker.config;
-    let states = report.iter().map(|(loads, _)| {
+    let states = report.iter().map(|RankReport { loads, .. }| {
         let mut state = arguments(config);
         extend(
             &mut state,
@@ -84,7 +93,7 @@ pub(super) async fn server_info(State(worker): State<Arc<Worker>>) -> Response {
     extend(
         &mut info,
         json!({
-            "max_total_num_tokens": report.first().map(|(loads, _)| loads.max_total_tokens),
+            "max_total_num_tokens": report.first().map(|rank| rank.loads.max_total_tokens),
             "max_req_input_len": worker.limits.max_input_len(),
             "status": "ready",
             "startup_time": worker.started(),
@@ -100,11 +109,10 @@ pub(super) async fn server_info(State(worker): State<Arc<Worker>>) -> Response {
 /// The resolved arguments, by SGLang's names.
 fn arguments(config: &WorkerConfig) -> Value {
     let engine = &config.engine;
-    json!({
+    let mut arguments = json!({
         "model_path": config.model_path,
-        "tokenizer_path": config.model_path,
         "served_model_name": config.served_model_name,
-        "tp_size": config.preset.gpus,
+        "tp_size": config.wire.tp_size.unwrap_or(config.preset.gpus),
         "pp_size": 1,
         "dp_size": config.dp_size,
         "context_length": engine.context_len,
@@ -124,13 +132,6 @@ fn arguments(config: &WorkerConfig) -> Value {
         "hicache_write_policy": engine.host_tier.map_or(WritePolicy::default(), |tier| tier.write).label(),
         "kv_events_config": config.kv_events.as_ref().map(KvEventsConfig::to_json),
         "disable_overlap_schedule": !engine.overlap,
-        "stream_interval": config.stream_interval,
-        "incremental_streaming_output": config.incremental_streaming_output,
-        "enable_cache_report": config.enable_cache_report,
-        "enable_metrics": config.wire.enable_metrics,
-        "enable_http2": config.wire.http2.is_some(),
-        "allow_auto_truncate": config.wire.allow_auto_truncate,
-        "is_embedding": config.wire.is_embedding,
         "enable_mixed_chunk": engine.mixed_chunk,
         "prefill_max_requests": engine.prefill_max_requests,
         "enable_priority_scheduling": engine.queue.priority.is_some(),
@@ -142,7 +143,31 @@ fn arguments(config: &WorkerConfig) -> Value {
         "disaggregation_bootstrap_port": config.bootstrap_port,
         "disaggregation_decode_enable_radix_cache": engine.handoff.decode_radix_cache,
         "num_reserved_decode_tokens": engine.handoff.num_reserved_decode_tokens,
+    });
+    extend(&mut arguments, wire_arguments(config));
+    arguments
+}
+
+/// Those about what clients see.
+fn wire_arguments(config: &WorkerConfig) -> Value {
+    let wire = &config.wire;
+    json!({
+        "tokenizer_path": tokenizer_path(config),
+        "load_format": wire.load_format,
+        "stream_interval": config.stream_interval,
+        "incremental_streaming_output": config.incremental_streaming_output,
+        "stream_response_default_include_usage": wire.stream_include_usage,
+        "enable_cache_report": config.enable_cache_report,
+        "enable_metrics": wire.enable_metrics,
+        "enable_http2": wire.http2.is_some(),
+        "allow_auto_truncate": wire.allow_auto_truncate,
+        "is_embedding": wire.is_embedding,
+        "default_priority_value": wire.default_priority,
     })
+}
+
+fn tokenizer_path(config: &WorkerConfig) -> &str {
+    config.wire.tokenizer_path.as_deref().unwrap_or(&config.model_path)
 }
 
 /// Where to subscribe: the port of rank 0, which the others follow.

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hyper::header::CONTENT_TYPE;
 use protocol::loads::{
     AggregateLoad, DisaggregationLoad, LegacyLoad, LoadsResponse, MemoryLoad, QueueLoad, RankLoad,
 };
-use serde::Deserialize;
 use serde_json::{Value, json as json_value};
 use simworker_core::engine::DecodeMoments;
 use simworker_core::{EngineLoads, HandoffLoads};
 
 use super::failure::{Api, Failure};
+use super::query::Query;
 use super::{info, json, metrics};
 use crate::clock::{rfc3339, unix_seconds};
 use crate::config::{Compat, WorkerConfig};
@@ -32,14 +32,6 @@ pub(super) fn routes(compat: Compat) -> Router<Arc<Worker>> {
         Compat::Current => routes,
         Compat::Older => routes.route("/get_load", get(legacy)),
     }
-}
-
-/// The query of `/v1/loads`. Numbers stay text, so that a wrong one gets the right error body.
-#[derive(Debug, Deserialize)]
-pub(super) struct LoadsQuery {
-    dp_rank: Option<String>,
-    include: Option<String>,
-    format: Option<String>,
 }
 
 /// Sections that may be asked for beside the core.
@@ -74,21 +66,21 @@ impl Sections {
     }
 }
 
-async fn loads(State(worker): State<Arc<Worker>>, Query(query): Query<LoadsQuery>) -> Response {
+async fn loads(State(worker): State<Arc<Worker>>, query: Query) -> Response {
     let began = Instant::now();
     let answer = answer(&worker, &query).unwrap_or_else(|failure| failure.response(Api::OpenAi));
     worker.has_told_loads(began.elapsed());
     answer
 }
 
-fn answer(worker: &Worker, query: &LoadsQuery) -> Result<Response, Failure> {
-    let sections = Sections::parse(query.include.as_deref())?;
-    let wanted = query.dp_rank.as_deref().map(parse_rank).transpose()?;
+fn answer(worker: &Worker, query: &Query) -> Result<Response, Failure> {
+    let sections = Sections::parse(query.get("include"))?;
+    let wanted = query.get("dp_rank").map(parse_rank).transpose()?;
     let told = worker.told_loads();
     // A rank that there is not has no entry.
     let ranks = (0..).zip(&told).filter(|(rank, _)| wanted.is_none_or(|wanted| wanted == i64::from(*rank)));
     let loads: Vec<RankLoad> = ranks.map(|(rank, told)| rank_load(worker, rank, told, sections)).collect();
-    if query.format.as_deref() == Some("prometheus") {
+    if query.get("format") == Some("prometheus") {
         return Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE_TEXT)], prometheus(&loads)).into_response());
     }
     let is_older = worker.config.wire.compat == Compat::Older;
@@ -131,9 +123,7 @@ fn rank_load(worker: &Worker, dp_rank: u32, told: &ToldLoads, sections: Sections
         total_prefill_busy_us: loads.total_prefill_busy_us,
         decode_moments: loads.decode_moments.map(moments),
         memory: sections.memory.then(|| memory_load(&worker.config, loads)),
-        disaggregation: sections
-            .disaggregation
-            .then(|| disaggregation(worker.config.engine.role.label(), &loads.handoff)),
+        disaggregation: sections.disaggregation.then(|| disaggregation(&worker.config, &loads.handoff)),
         queues: sections.queues.then_some(QueueLoad {
             waiting: loads.waiting,
             grammar: 0,
@@ -144,15 +134,16 @@ fn rank_load(worker: &Worker, dp_rank: u32, told: &ToldLoads, sections: Sections
     }
 }
 
-fn disaggregation(mode: &str, loads: &HandoffLoads) -> DisaggregationLoad {
+fn disaggregation(config: &WorkerConfig, loads: &HandoffLoads) -> DisaggregationLoad {
     DisaggregationLoad {
-        mode: mode.to_owned(),
+        mode: config.engine.role.label().to_owned(),
         prefill_bootstrap_queue_reqs: loads.bootstrap,
         prefill_inflight_queue_reqs: loads.inflight,
         decode_prealloc_queue_reqs: loads.prealloc,
         decode_transfer_queue_reqs: loads.transfer,
         decode_retracted_queue_reqs: loads.retracted,
-        kv_transfer_speed_gb_s: loads.transfer_gb_s,
+        // SGLang counts the bytes of one GPU.
+        kv_transfer_speed_gb_s: loads.transfer_gb_s / f64::from(config.preset.gpus),
         kv_transfer_latency_ms: loads.transfer_ms,
     }
 }

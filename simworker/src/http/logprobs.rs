@@ -7,13 +7,15 @@ use simworker_core::EngineRole;
 
 use super::failure::Failure;
 use super::fields::Fields;
+use super::limits;
+use super::request::Order;
 use crate::ticket::Ticket;
 
 /// What is asked for about the answers to one prompt.
 #[derive(Debug, Clone)]
 struct Wanted {
     /// The prompt counts from this token on; none of it when there is none.
-    start: Option<u32>,
+    start: Option<u64>,
     /// So many alternatives to each token.
     top: usize,
     /// These tokens at each place.
@@ -43,13 +45,17 @@ impl Logprobs {
         }
         let are_wanted = fields.per_prompt::<bool>("return_logprob", prompts)?;
         let starts = fields.per_prompt::<i64>("logprob_start_len", prompts)?;
-        let tops = fields.per_prompt::<u16>("top_logprobs_num", prompts)?;
+        let tops = fields.per_prompt::<i64>("top_logprobs_num", prompts)?;
+        let tops = tops.into_iter().map(|top| alternatives(top.unwrap_or(0)));
+        let tops = tops.collect::<Result<Vec<usize>, Failure>>()?;
         let ids = token_ids(fields, prompts)?;
+        for ids in ids.iter().flatten() {
+            limits::check("tokens in token_ids_logprob", ids.len() as u64, limits::MAX_ALTERNATIVES)?;
+        }
         let with_text = fields.get_or_default("return_text_in_logprobs")?;
         let each = are_wanted.into_iter().zip(starts).zip(tops).zip(ids);
         let wanted = each.map(|(((is_wanted, start), top), ids)| {
-            let start = start.and_then(|start| u32::try_from(start).ok());
-            let top = top.map_or(0, usize::from);
+            let start = start.and_then(|start| u64::try_from(start).ok());
             let ids = ids.filter(|ids| !ids.is_empty());
             is_wanted.unwrap_or(false).then_some(Wanted { start, top, ids, with_text })
         });
@@ -57,14 +63,24 @@ impl Logprobs {
     }
 
     /// What an OpenAI route asks for about all answers: so many alternatives, with `echo` also to the prompt's tokens.
-    pub(super) fn of_openai(top: Option<u16>, echo: bool, prompts: usize, n: u32) -> Self {
-        let wanted = top.map(|top| Wanted {
-            start: (echo && top > 0).then_some(0),
-            top: usize::from(top),
-            ids: None,
-            with_text: true,
+    pub(super) fn of_openai(top: Option<i64>, echo: bool, order: &Order) -> Result<Self, Failure> {
+        let top = top.map(alternatives).transpose()?;
+        let wanted =
+            top.map(|top| Wanted { start: (echo && top > 0).then_some(0), top, ids: None, with_text: true });
+        let n = order.n as usize;
+        Ok(Self { wanted: vec![wanted; order.prompts.len()], n })
+    }
+
+    /// Refuses more of them than a worker makes for one body, where the context is so long.
+    pub(super) fn check(&self, order: &Order, context_len: u32) -> Result<(), Failure> {
+        let asked = self.wanted.iter().zip(order.prompts.iter().zip(&order.wishes));
+        let each = asked.map(|(wanted, (prompt, wish))| {
+            let Some(wanted) = wanted else { return 0 };
+            let room = context_len.saturating_sub(prompt.len() as u32);
+            let told = wanted.start.map_or(0, |start| (prompt.len() as u64).saturating_sub(start));
+            (told + u64::from(wish.most(room))) * wanted.at_a_place() * self.n as u64
         });
-        Self { wanted: vec![wanted; prompts], n: n as usize }
+        limits::check("log-probabilities in the answers to a body", each.sum(), limits::MAX_LOGPROBS)
     }
 
     /// Whether any prompt wants them.
@@ -73,7 +89,7 @@ impl Logprobs {
     }
 
     /// Of the prompt at a place no more than this is looked up in the cache: what is told of it has to be computed.
-    pub(super) fn match_limits(&self) -> Vec<Option<u32>> {
+    pub(super) fn match_limits(&self) -> Vec<Option<u64>> {
         self.wanted.iter().map(|wanted| wanted.as_ref()?.start).collect()
     }
 
@@ -94,14 +110,26 @@ fn token_ids(fields: &Fields<'_>, prompts: usize) -> Result<Vec<Option<Vec<Token
     fields.list_per_prompt::<Token>(key, prompts).map_err(is_of_integers)
 }
 
+/// So many alternatives to each token; fewer than none are none.
+fn alternatives(asked: i64) -> Result<usize, Failure> {
+    let asked = u64::try_from(asked).unwrap_or(0);
+    limits::check("alternatives to a token", asked, limits::MAX_ALTERNATIVES)?;
+    Ok(asked as usize)
+}
+
 impl Wanted {
+    /// Entries for each token.
+    fn at_a_place(&self) -> u64 {
+        (1 + self.top + self.ids.as_ref().map_or(0, Vec::len)) as u64
+    }
+
     /// Those of a reply whose tokens `from..from + output.len()` are told. A decode worker has never seen the prompt's,
     /// as the prefill worker computed them.
     fn of(&self, ticket: &Ticket, from: u32, output: &[Token]) -> LogProbs {
         let prompt = &ticket.prompt[..];
         let start = match self.start {
             Some(start) if ticket.worker.config.engine.role != EngineRole::Decode => {
-                (start as usize).min(prompt.len())
+                usize::try_from(start).unwrap_or(usize::MAX).min(prompt.len())
             }
             _ => prompt.len(),
         };

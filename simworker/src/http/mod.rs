@@ -1,6 +1,7 @@
 //! SGLang's endpoints over one worker.
 
 mod auth;
+mod body;
 mod chat;
 mod completions;
 mod control;
@@ -10,18 +11,24 @@ mod fields;
 mod generate;
 mod health;
 mod info;
+mod labels;
+mod large;
+mod limits;
 mod loads;
 mod logprobs;
+mod messages;
 mod metrics;
 mod oai_logprobs;
 mod openai;
 mod pause;
 mod placement;
+mod query;
 mod request;
 mod responses;
 mod said;
 mod sampling;
 mod stream;
+mod times;
 mod tokens;
 mod tools;
 
@@ -29,8 +36,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::http::StatusCode;
-use axum::middleware::from_fn_with_state;
+use axum::extract::Request;
+use axum::http::{Method, StatusCode};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use hyper::header::CONTENT_TYPE;
@@ -41,13 +49,10 @@ pub(crate) use failure::error_text;
 
 use crate::worker::Worker;
 
-/// Longest request body, in bytes: a full context as token ids takes about 1.5 MB.
-const MAX_BODY_BYTES: usize = 64 << 20;
-
 /// The routes of one worker.
 pub(crate) fn routes(worker: Arc<Worker>) -> Router {
     let loads = loads::routes(worker.config.wire.compat);
-    Router::new()
+    let all = Router::new()
         .merge(loads)
         .merge(metrics::routes(&worker.config))
         .route("/ready", get(async || ()))
@@ -75,9 +80,21 @@ pub(crate) fn routes(worker: Arc<Worker>) -> Router {
         .merge(embed::routes())
         .fallback(async || detail(StatusCode::NOT_FOUND))
         .method_not_allowed_fallback(async || detail(StatusCode::METHOD_NOT_ALLOWED))
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(DefaultBodyLimit::max(limits::MAX_BODY_BYTES))
+        .layer(from_fn(large::attend))
         .layer(from_fn_with_state(Arc::clone(&worker), auth::check))
-        .with_state(worker)
+        .with_state(worker);
+    // The method is to be another one before a route is looked for.
+    Router::new().fallback_service(all).layer(from_fn(without_head))
+}
+
+/// FastAPI's routes for GET take no HEAD, which axum's do. What serves the metrics is no such route.
+async fn without_head(mut request: Request, next: Next) -> Response {
+    if *request.method() == Method::HEAD && request.uri().path() != "/metrics" {
+        // No route has this one, so that a known path is told from an unknown one.
+        *request.method_mut() = Method::TRACE;
+    }
+    next.run(request).await
 }
 
 /// What FastAPI says about paths and methods that it does not know.

@@ -28,6 +28,12 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Failure> {
     Err(Failure::schema("Unsupported Media Type: Only 'application/json' is allowed"))
 }
 
+/// The members of a body on such a route.
+pub(super) fn fields<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Fields<'a>, Failure> {
+    check_content_type(headers)?;
+    Fields::parse(body)
+}
+
 /// The adapter that a model's name asks for: what comes after a colon, unless the colon is part of the served name.
 pub(super) fn adapter<'a>(worker: &Worker, model: &'a str) -> Option<&'a str> {
     let served = worker.config.served_model_name.as_str();
@@ -130,7 +136,7 @@ impl Head {
 }
 
 /// `stream_options`, and what follows from them.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct StreamOptions {
     pub(super) include_usage: bool,
     pub(super) continuous_usage_stats: bool,
@@ -138,12 +144,13 @@ pub(super) struct StreamOptions {
 
 impl StreamOptions {
     /// Reads the options of a body.
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Self, Failure> {
+    pub(super) fn read(worker: &Worker, fields: &Fields<'_>) -> Result<Self, Failure> {
+        let by_default = worker.config.wire.stream_include_usage;
         match fields.objects("stream_options")? {
-            None => Ok(Self::default()),
+            None => Ok(Self { include_usage: by_default, continuous_usage_stats: false }),
             Some(OneOrMany::Many(_)) => Err(Failure::bad_request("stream_options: an object is needed.")),
             Some(OneOrMany::One(options)) => Ok(Self {
-                include_usage: options.get_or_default("include_usage")?,
+                include_usage: options.get_or_default::<bool>("include_usage")? || by_default,
                 continuous_usage_stats: options.get_or_default("continuous_usage_stats")?,
             }),
         }

@@ -3,26 +3,26 @@
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use protocol::tokenizer::{Token, encode, mix};
+use protocol::tokenizer::{Token, encode};
 use protocol::view::Prompt;
 
-use simworker_core::{CacheNames, EngineRole};
+use simworker_core::{CacheNames, EngineRole, FinishReason};
 
 use super::failure::Failure;
 use super::fields::{Fields, OneOrMany};
+use super::labels::hash;
+use super::limits;
 use super::placement::{Count, Placement};
 use super::sampling::Sampling;
 use crate::config::WorkerConfig;
 use crate::latency::Traffic;
+use crate::mailbox::{Ending, Finish};
 use crate::reply::{Output, Wish};
 use crate::ticket::Ticket;
 use crate::worker::{DuplicateRid, Job, Worker};
 
 /// All that an empty text has: real tokenizers begin every text with such a token.
 const START_OF_TEXT: Token = 1;
-/// The most answers to one prompt.
-const MAX_N: u32 = 128;
-
 /// The header that the OpenAI routes take the routing key from.
 const ROUTING_KEY_HEADER: &str = "x-smg-routing-key";
 
@@ -50,11 +50,13 @@ pub(super) struct Order {
     pub(super) stream: bool,
     /// The prompts are computed, and nothing is made of them.
     is_prefill_only: bool,
+    /// The answers count in the metrics.
+    pub(super) is_counted: bool,
     rids: Option<OneOrMany<String>>,
     priority: Option<i64>,
     routing_key: Option<u64>,
     /// One for each prompt: no more of it is looked up in the cache.
-    pub(super) match_limits: Vec<Option<u32>>,
+    pub(super) match_limits: Vec<Option<u64>>,
     /// One for each prompt.
     namespaces: Vec<Namespace>,
     placement: Placement,
@@ -70,6 +72,7 @@ impl Order {
     ) -> Result<Self, Failure> {
         let Asked { prompt, sampling, adapter, routing_key } = asked;
         let is_batch = matches!(prompt, Prompt::Texts(_) | Prompt::TokenLists(_));
+        limits::check("requests in a body", count(&prompt), limits::MAX_REQUESTS)?;
         let prompts = tokens(prompt)?;
         let (wishes, n) = match sampling {
             OneOrMany::One(Sampling { wish, n }) => (vec![wish; prompts.len()], n),
@@ -81,9 +84,13 @@ impl Order {
         if wishes.len() != prompts.len() {
             return Err(Failure::bad_request("sampling_params: as many entries as prompts are needed."));
         }
-        if !(1..=MAX_N).contains(&n) {
-            return Err(Failure::bad_request(format!("n is {n}; it must be between 1 and {MAX_N}.")));
+        if n == 0 {
+            return Err(Failure::bad_request("n is 0; it must be at least 1."));
         }
+        limits::check("answers to a prompt", u64::from(n), limits::MAX_N)?;
+        let requests = prompts.len() as u64 * u64::from(n);
+        limits::check("requests in a body", requests, limits::MAX_REQUESTS)?;
+        check_stops(config, &prompts, &wishes, n)?;
         let count = Count { prompts: prompts.len(), n: n as usize };
         let placement = Placement::read(config, headers, fields, count)?;
         Ok(Self {
@@ -96,8 +103,9 @@ impl Order {
             n,
             stream: fields.get_or_default("stream")?,
             is_prefill_only: false,
+            is_counted: true,
             rids: fields.get("rid")?,
-            priority: fields.get("priority")?,
+            priority: priority(config, fields)?,
             placement,
         })
     }
@@ -132,40 +140,64 @@ impl Order {
             self.cut(worker);
         }
         let rids = self.rids(worker)?;
+        let mut fates: Vec<Option<Ending>> =
+            (0..self.prompts.len()).map(|prompt| self.refusal(prompt)).collect();
         // Elsewhere a request without a room of its own cannot run.
         if self.n > 1 && worker.config.engine.role == EngineRole::Whole {
             worker.check_rids(rids.iter().map(String::as_str)).map_err(duplicate)?;
-            self.prefill_once(worker).await?;
+            for (prompt, fate) in fates.iter_mut().enumerate().filter(|(_, fate)| fate.is_none()) {
+                *fate = self.prefill_once(worker, prompt).await?;
+            }
         }
         let jobs = (0..rids.len()).zip(rids).map(|(index, rid)| {
             let prompt = index / self.n as usize;
-            let wish = self.wishes[prompt].clone();
-            Job { handoff: self.placement.handoff(index), ..self.job(rid, prompt, wish) }
+            let (wish, fate) = (self.wishes[prompt].clone(), fates[prompt].clone());
+            Job { handoff: self.placement.handoff(index), fate, ..self.job(rid, prompt, wish) }
         });
         worker.submit_all(jobs.collect()).map_err(duplicate)
     }
 
+    /// What the scheduler says of a prompt that is shorter than the place where its log-probabilities begin.
+    fn refusal(&self, prompt: usize) -> Option<Ending> {
+        let (start, length) = (self.match_limits[prompt]?, self.prompts[prompt].len());
+        let message = || {
+            format!(
+                "req.logprob_start_len={start} is higher than the number of input tokens \
+                 len(req.origin_input_ids)={length}. Please use a smaller logprob_start_len."
+            )
+        };
+        let refused = || Ending::Refused { status: 400, message: message(), by_scheduler: true };
+        (start > length as u64).then(refused)
+    }
+
     /// With several answers to a prompt, SGLang computes it once before it lets the copies in, so that they hit the
-    /// cache.
-    async fn prefill_once(&self, worker: &Arc<Worker>) -> Result<(), Failure> {
-        for prompt in 0..self.prompts.len() {
-            let job = self.job(worker.fresh_rid(), prompt, Wish::exactly(1));
-            worker.submit(job).map_err(duplicate)?.end().await;
-        }
-        Ok(())
+    /// cache. Tells what becomes of all of them, if that came to nothing.
+    async fn prefill_once(&self, worker: &Arc<Worker>, prompt: usize) -> Result<Option<Ending>, Failure> {
+        let job = self.job(worker.fresh_rid(), prompt, Wish::exactly(0));
+        let job = Job { is_prefill_only: true, traffic: Traffic::Whole, ..job };
+        let (_, ending) = worker.submit(job).map_err(duplicate)?.end().await;
+        let reason = match &ending {
+            Ending::Finished(Finish { reason, .. }) => Some(reason),
+            Ending::Refused { .. } => None,
+        };
+        let is_done = matches!(reason, Some(FinishReason::Length | FinishReason::Stop));
+        Ok((!is_done).then_some(ending))
     }
 
     fn job(&self, rid: String, prompt: usize, wish: Wish) -> Job {
+        // SGLang samples nothing for those that ask for no token.
+        let is_prefill_only = self.is_prefill_only || wish.output == Output::Tokens(0);
         Job {
             rid,
             priority: self.priority,
             routing_key: self.routing_key,
-            match_limit: self.match_limits[prompt],
+            match_limit: self.match_limits[prompt].map(|most| u32::try_from(most).unwrap_or(u32::MAX)),
             namespace: self.namespaces[prompt].0,
             names: self.namespaces[prompt].1.clone(),
             traffic: if self.stream { Traffic::Streamed } else { Traffic::Whole },
             rank: self.placement.rank,
-            is_prefill_only: self.is_prefill_only,
+            is_prefill_only,
+            is_counted: self.is_counted,
             ..Job::new(Arc::clone(&self.prompts[prompt]), wish)
         }
     }
@@ -191,6 +223,37 @@ impl Order {
 
 fn duplicate(DuplicateRid(rid): DuplicateRid) -> Failure {
     Failure::bad_request(format!("Duplicate request ID detected: {rid}"))
+}
+
+/// The priority; one that is not given has the default where priorities count.
+fn priority(config: &WorkerConfig, fields: &Fields<'_>) -> Result<Option<i64>, Failure> {
+    let default = config.wire.default_priority.filter(|_| config.engine.queue.priority.is_some());
+    Ok(fields.get("priority")?.or(default))
+}
+
+/// How many prompts there are.
+fn count(prompt: &Prompt<'_>) -> u64 {
+    let prompts = match prompt {
+        Prompt::Texts(texts) => texts.len(),
+        Prompt::TokenLists(lists) => lists.len(),
+        Prompt::Text(_) | Prompt::Tokens(_) | Prompt::Unreadable => 1,
+    };
+    prompts as u64
+}
+
+/// Stops are looked for in whole replies before the first of them begins, so that there is a bound on these.
+fn check_stops(
+    config: &WorkerConfig,
+    prompts: &[Arc<[Token]>],
+    wishes: &[Wish],
+    n: u32,
+) -> Result<(), Failure> {
+    let searched = |(prompt, wish): (&Arc<[Token]>, &Wish)| {
+        let room = config.engine.context_len.saturating_sub(prompt.len() as u32);
+        if wish.stops.are_none() { 0 } else { u64::from(wish.most(room)) * u64::from(n) }
+    };
+    let tokens = prompts.iter().zip(wishes).map(searched).sum();
+    limits::check("tokens of replies that may end with a stop", tokens, limits::MAX_SEARCHED_TOKENS)
 }
 
 /// The routing key that the OpenAI routes see.
@@ -238,10 +301,6 @@ fn namespaces(fields: &Fields<'_>, prompts: usize, adapter: Option<&str>) -> Res
         }
     }
     Ok(found.into_iter().map(|(hash, names)| (hash, (hash != 0).then(|| Arc::new(names)))).collect())
-}
-
-fn hash(seed: u64, text: &str) -> u64 {
-    text.bytes().fold(mix(seed), |hash, byte| mix(hash ^ u64::from(byte)))
 }
 
 /// Requests share KV only within one, and what it is called.

@@ -73,6 +73,7 @@ mod tests {
                 prompt_tokens: 3,
                 weight_version: "default",
                 num_retractions: 0,
+                scheduled: None,
                 reasoning_tokens: 0,
                 completion_tokens: tokens,
                 cached_tokens: 1,
@@ -80,6 +81,7 @@ mod tests {
                 dp_rank: 0,
                 logprobs: None,
                 e2e_latency: None,
+                served: None,
                 response_sent_to_client_ts: 1.5,
             };
             let (mut by_hand, mut expected) = (Vec::new(), Vec::new());

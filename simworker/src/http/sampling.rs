@@ -7,14 +7,13 @@ use serde_json::Number;
 
 use super::failure::Failure;
 use super::fields::{Fields, OneOrMany};
+use super::limits;
 use crate::reply::{Output, Stops, Wish};
 
 /// `max_new_tokens` when it is not given.
 const DEFAULT_GENERATE: u32 = 128;
 /// `max_tokens` of a completion when it is not given.
 const DEFAULT_COMPLETION: u32 = 16;
-/// The most stop strings.
-const MAX_STOPS: usize = 32;
 
 /// Whose words a body uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,10 +183,9 @@ fn stop_texts(fields: &Fields<'_>) -> Result<Vec<Arc<str>>, Failure> {
         Some(OneOrMany::One(text)) => vec![text],
         Some(OneOrMany::Many(texts)) => texts,
     };
-    if texts.len() > MAX_STOPS {
-        let message = format!("at most {MAX_STOPS} stop strings are allowed, got {}", texts.len());
-        return Err(Failure::bad_request(message));
-    }
+    limits::check("stop strings", texts.len() as u64, limits::MAX_STOPS)?;
+    let longest = texts.iter().map(String::len).max().unwrap_or(0);
+    limits::check("bytes of a stop string", longest as u64, limits::MAX_STOP_BYTES)?;
     Ok(texts.into_iter().map(Arc::from).collect())
 }
 

@@ -5,18 +5,22 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use bytes::Bytes;
 use protocol::tokenizer::{Token, decode, encode};
 use protocol::view::{Dialect, Prompt, RequestView};
 use serde_json::{Value, json};
 
+use super::body::WholeBody;
 use super::failure::{Api, Failure};
 use super::fields::{Fields, OneOrMany};
 use super::openai;
 use crate::worker::Worker;
 
 /// Ids of a text or of each of several; of a conversation, those of the prompt that the chat route would make of it.
-pub(super) async fn tokenize(State(worker): State<Arc<Worker>>, headers: HeaderMap, body: Bytes) -> Response {
+pub(super) async fn tokenize(
+    State(worker): State<Arc<Worker>>,
+    headers: HeaderMap,
+    WholeBody(body): WholeBody,
+) -> Response {
     let context_len = worker.config.engine.context_len;
     answer(
         openai::check_content_type(&headers)
@@ -26,7 +30,7 @@ pub(super) async fn tokenize(State(worker): State<Arc<Worker>>, headers: HeaderM
 }
 
 /// The text of ids, or the texts of several lists of them.
-pub(super) async fn detokenize(headers: HeaderMap, body: Bytes) -> Response {
+pub(super) async fn detokenize(headers: HeaderMap, WholeBody(body): WholeBody) -> Response {
     let text = openai::check_content_type(&headers).and_then(|()| text(&body));
     answer(text.map(|text| json!({ "text": text })))
 }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::TcpListener;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use parking_lot::Mutex;
 use protocol::kv_events::{Shape, encode};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use zeromq::{PubSocket, RouterSocket, Socket, SocketRecv, SocketSend, ZmqError, ZmqMessage};
 
 use super::config::KvEventsConfig;
@@ -23,6 +25,8 @@ use crate::host::listen;
 
 /// How long to wait where the system has no port at the moment.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// After so long without a subscriber to connect to, the log says so.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The last batches, with their numbers.
 type Ring = Arc<Mutex<VecDeque<(u64, Bytes)>>>;
@@ -94,16 +98,37 @@ fn keep(ring: &Ring, most: usize, seq: u64, payload: Bytes) {
 // === sockets ===
 
 async fn open<S: Socket>(site: &mut Site) -> S {
+    let (address, listener) = match site {
+        Site::Here(address, listener) => (*address, listener),
+        Site::There(endpoint) => return connect_or_tell(endpoint).await,
+    };
     loop {
         let mut socket = S::new();
-        let opened = match site {
-            Site::Here(address, listener) => match listener.take().map_or_else(|| reopen(*address), Ok) {
-                Ok(listener) => socket.bind_listener(listener).await.map(|_| ()),
-                Err(error) => Err(ZmqError::Network(error)),
-            },
-            Site::There(endpoint) => socket.connect(endpoint).await,
+        let opened = match listener.take().map_or_else(|| reopen(address), Ok) {
+            Ok(listener) => socket.bind_listener(listener).await.map(|_| ()),
+            Err(error) => Err(ZmqError::Network(error)),
         };
         if opened.is_ok() {
+            return socket;
+        }
+        tokio::time::sleep(AGAIN_AFTER).await;
+    }
+}
+
+async fn connect_or_tell<S: Socket>(endpoint: &str) -> S {
+    let mut connecting = pin!(connect(endpoint));
+    if let Ok(socket) = timeout(PATIENCE, &mut connecting).await {
+        return socket;
+    }
+    eprintln!("simworker: KV events: nobody can be connected to at {endpoint}; trying on");
+    connecting.await
+}
+
+async fn connect<S: Socket>(endpoint: &str) -> S {
+    loop {
+        let mut socket = S::new();
+        // Some failures are waited for here, others are told.
+        if socket.connect(endpoint).await.is_ok() {
             return socket;
         }
         tokio::time::sleep(AGAIN_AFTER).await;

@@ -1,8 +1,7 @@
 //! The lag as Prometheus series, and the engine's own latencies to compare a client's with.
 
-use std::fmt::Write;
-
 use super::LagReport;
+use crate::exposition::{describe, histogram, sample, sums};
 use crate::latency::{Histogram, Latencies};
 use crate::quantiles::Quantiles;
 
@@ -13,9 +12,9 @@ const SHARES: [f64; 3] = [0.5, 0.9, 0.99];
 pub(crate) fn render(index: u32, lag: &LagReport, latencies: &Latencies, text: &mut String) {
     let label = format!("worker=\"{index}\"");
     let steps = "From a step's end in engine time to its readers being told, in real time.";
-    histogram("simworker_pacer_lag_seconds", steps, &label, &lag.steps, text);
+    buckets("simworker_pacer_lag_seconds", steps, &label, &lag.steps, text);
     let frames = "From the engine time of a frame that was waited for to its connection, in real time.";
-    histogram("simworker_frame_lag_seconds", frames, &label, &lag.frames, text);
+    buckets("simworker_frame_lag_seconds", frames, &label, &lag.frames, text);
     let is_saturated = if lag.is_saturated { 1.0 } else { 0.0 };
     let help =
         "1 when the last second was late: a median lag above 2 ms and 3 % of the time between two tokens.";
@@ -28,35 +27,21 @@ pub(crate) fn render(index: u32, lag: &LagReport, latencies: &Latencies, text: &
     summary("simworker_inter_token_seconds", inter, &label, &latencies.exact_inter_token, text);
 }
 
-// Writing to a string cannot fail.
-
-fn head(name: &str, kind: &str, help: &str, text: &mut String) {
-    let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-}
-
 fn single(name: &str, kind: &str, help: &str, label: &str, value: f64, text: &mut String) {
-    head(name, kind, help, text);
-    let _ = writeln!(text, "{name}{{{label}}} {value}");
+    describe(text, name, kind, help);
+    sample(text, name, label, value);
 }
 
-fn histogram(name: &str, help: &str, label: &str, histogram: &Histogram, text: &mut String) {
-    head(name, "histogram", help, text);
-    for (bound, count) in histogram.cumulative() {
-        let bound = if bound.is_finite() { format!("{bound:?}") } else { "+Inf".to_owned() };
-        let _ = writeln!(text, "{name}_bucket{{{label},le=\"{bound}\"}} {count}");
-    }
-    sums(name, label, histogram.sum_s(), histogram.count(), text);
+fn buckets(name: &str, help: &str, label: &str, all: &Histogram, text: &mut String) {
+    describe(text, name, "histogram", help);
+    histogram(text, name, label, all);
 }
 
 fn summary(name: &str, help: &str, label: &str, quantiles: &Quantiles, text: &mut String) {
-    head(name, "summary", help, text);
+    describe(text, name, "summary", help);
     for share in SHARES {
         let value = quantiles.at(share).map_or(f64::NAN, |ns| ns as f64 / 1e9);
-        let _ = writeln!(text, "{name}{{{label},quantile=\"{share}\"}} {value}");
+        sample(text, name, &format!("{label},quantile=\"{share}\""), value);
     }
-    sums(name, label, quantiles.sum_s(), quantiles.count(), text);
-}
-
-fn sums(name: &str, label: &str, sum: f64, count: u64, text: &mut String) {
-    let _ = writeln!(text, "{name}_sum{{{label}}} {sum}\n{name}_count{{{label}}} {count}");
+    sums(text, name, label, quantiles.sum_s(), quantiles.count());
 }

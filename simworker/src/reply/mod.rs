@@ -33,6 +33,17 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
+    /// The most tokens that the reply can have where the context has room for so many.
+    pub(crate) fn most(&self, room: u32) -> u32 {
+        let asked = match self.output {
+            Output::Tokens(tokens) => tokens,
+            Output::Open if self.ignore_eos || self.script.is_some() => room,
+            Output::Open => LONGEST_TEXT.max(self.stops.min_tokens),
+        };
+        let scripted = self.script.as_ref().map_or(u32::MAX, |script| script.len() as u32);
+        asked.min(scripted).max(1).min(room.max(1))
+    }
+
     /// So many tokens, come what may.
     pub(crate) fn exactly(tokens: u32) -> Self {
         Self { output: Output::Tokens(tokens), ignore_eos: true, stops: Arc::default(), script: None }
@@ -171,9 +182,12 @@ impl Source {
     }
 }
 
-/// How long a reply is when nobody says: 64 to 511 tokens, a function of the prompt.
+/// How long a reply is at most when nobody says.
+const LONGEST_TEXT: u32 = 511;
+
+/// How long a reply is when nobody says: from 64 tokens to [`LONGEST_TEXT`], a function of the prompt.
 fn length_of_text(block: u64) -> u32 {
-    64 + (mix(block) % 448) as u32
+    64 + (mix(block) % u64::from(LONGEST_TEXT - 63)) as u32
 }
 
 #[cfg(test)]

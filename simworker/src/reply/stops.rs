@@ -7,6 +7,9 @@ use protocol::tokenizer::{Token, decode};
 
 use super::{End, Matched, Source};
 
+/// Tokens that are looked at first: most stops come early, and many replies are long.
+const FIRST_LOOK: u32 = 512;
+
 /// What ends a reply early. The default ends none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stops {
@@ -20,6 +23,11 @@ pub(crate) struct Stops {
 }
 
 impl Stops {
+    /// Whether nothing ends a reply early.
+    pub(crate) fn are_none(&self) -> bool {
+        self.texts.is_empty() && self.tokens.is_empty()
+    }
+
     /// The longest stop string in bytes.
     pub(super) fn longest(&self) -> u32 {
         self.texts.iter().map(|text| text.len() as u32).max().unwrap_or(0)
@@ -28,7 +36,9 @@ impl Stops {
     /// Whether a text ends with the beginning of a stop string.
     pub(super) fn may_begin(&self, text: &str) -> bool {
         let begins = |stop: &Arc<str>| {
-            let prefixes = stop.char_indices().skip(1).map(|(at, _)| &stop[..at]);
+            // No more of it than there is text.
+            let ends = stop.char_indices().skip(1).map(|(at, _)| at).take_while(|at| *at <= text.len());
+            let prefixes = ends.map(|at| &stop[..at]);
             prefixes.chain((!stop.is_empty()).then_some(&**stop)).any(|prefix| text.ends_with(prefix))
         };
         self.texts.iter().any(begins)
@@ -39,9 +49,21 @@ impl Stops {
         if self.texts.is_empty() && (self.tokens.is_empty() || ignore_eos) {
             return None;
         }
-        let ids = reply.ids(0, most);
-        let by_text = self.by_text(&ids);
-        let by_token = if ignore_eos { None } else { self.by_token(&ids) };
+        // What ends the reply within its first tokens is the first that ends it: there is no need to look further.
+        let mut looked = FIRST_LOOK.min(most);
+        loop {
+            let end = self.within(&reply.ids(0, looked), ignore_eos);
+            if end.is_some() || looked == most {
+                return end;
+            }
+            looked = looked.saturating_mul(4).min(most);
+        }
+    }
+
+    /// The first end within these tokens.
+    fn within(&self, ids: &[Token], ignore_eos: bool) -> Option<End> {
+        let by_text = self.by_text(ids);
+        let by_token = if ignore_eos { None } else { self.by_token(ids) };
         match (by_text, by_token) {
             (Some(text), Some(token)) if token.tokens < text.tokens => Some(token),
             (Some(text), _) => Some(text),

@@ -120,3 +120,41 @@ fn what_is_shown_piece_by_piece_is_the_whole() {
         assert_eq!(seen, TEXT.split(stop).next().unwrap());
     }
 }
+
+#[test]
+fn a_stop_is_found_wherever_it_is_in_a_long_reply() {
+    let naive = |block: u64, stop: &str, most: u32| {
+        let ids: Vec<Token> = (0..most).map(|at| block_token(block, at)).collect();
+        let to = decode(&ids).find(stop)? + stop.len();
+        (1..=most).find(|tokens| decode(&ids[..*tokens as usize]).len() >= to)
+    };
+    let block = reply_block(&[1, 2, 3]);
+    let ids = |from: u32, to: u32| decode(&(from..to).map(|at| block_token(block, at)).collect::<Vec<_>>());
+    // Two tokens are rarely the same two again; what is looked at in one go ends after 512, 2048 and 8192.
+    for at in [0, 510, 511, 512, 2046, 2047, 2048, 8191, 9998] {
+        for most in [600, 2048, 10_000] {
+            let stop = ids(at, at + 2);
+            let asked = Wish { script: None, ..wish(&[&stop], &[], Output::Tokens(most)) };
+            let found = Reply::new(&[1, 2, 3], &asked, 20_000);
+            let end = found.end.as_ref().map(|end| end.tokens);
+            assert_eq!(end, naive(block, &stop, most), "{at} of {most}");
+        }
+    }
+}
+
+#[test]
+fn no_reply_is_longer_than_it_can_be() {
+    for prompt in 0..200 {
+        for output in [Output::Open, Output::Tokens(7), Output::Tokens(5000)] {
+            for (ignore_eos, script) in [(false, None), (true, None), (false, Some(encode(TEXT).into()))] {
+                let asked = Wish { output, ignore_eos, stops: Arc::default(), script };
+                for room in [5, 1000] {
+                    let made = Reply::new(&[prompt], &asked, room);
+                    let tokens = made.ends_after().unwrap_or(made.budget).min(room);
+                    assert!(tokens <= asked.most(room), "{asked:?} {tokens}");
+                    assert!(ignore_eos || output != Output::Open || asked.most(1000) <= 511);
+                }
+            }
+        }
+    }
+}

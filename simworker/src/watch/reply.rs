@@ -36,7 +36,14 @@ pub(super) struct Reply {
 type Step = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
 
 impl Reply {
-    pub(super) fn new(inner: AnswerBody, line: Arc<Line>, visit: Visit, plan: &Plan) -> Self {
+    /// `is_stream`: the body is one of events.
+    pub(super) fn new(
+        inner: AnswerBody,
+        line: Arc<Line>,
+        visit: Visit,
+        plan: &Plan,
+        is_stream: bool,
+    ) -> Self {
         // The head is still to be written.
         line.written_to();
         let is_over = inner.is_end_stream();
@@ -52,7 +59,7 @@ impl Reply {
             cut: plan.cut,
             delay_chunk: plan.delay_chunk,
             close_after: plan.close_after,
-            garbler: plan.garbage.map(Garbler::new),
+            garbler: plan.garbage.map(|what| Garbler::new(what, is_stream)),
             chunks: 0,
             held: None,
             is_over,

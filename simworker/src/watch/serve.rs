@@ -128,7 +128,14 @@ async fn serve(
         sleep(span).await;
     }
     visit.status(answer.status().as_u16());
-    Ok(answer.map(|body| Reply::new(body, line, visit, &plan)))
+    let is_stream = is_stream(&answer);
+    Ok(answer.map(|body| Reply::new(body, line, visit, &plan, is_stream)))
+}
+
+/// Whether an answer is a stream of events.
+fn is_stream(answer: &Response<AnswerBody>) -> bool {
+    let kind = answer.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
 
 /// Ends a request without an answer.

@@ -1,33 +1,31 @@
 //! What sits behind a worker's lock: the engine with the requests around it, moved from event to event.
 
+mod control;
+mod counts;
+mod events;
 mod handoff;
+mod report;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Bound;
 use std::sync::Arc;
 
-use simworker_core::{
-    EngineLoads, EngineTotals, Event, FinishReason, HandoffFault, LoadReport, PauseMode, Ranks, RequestId,
-    Submit,
-};
+use simworker_core::{Event, Ranks, RequestId, Submit};
 use tokio::sync::{mpsc, oneshot};
 
-use super::front::{Front, News};
+use super::front::Front;
 use super::readers::Readers;
 use super::side::{self, Side};
 use super::speed::StepSpeed;
 use super::{DuplicateRid, Job};
-use crate::clock::unix_seconds;
+use crate::clock::ScaledClock;
 use crate::handoff::{Failed, Handoff, Task};
 use crate::kv::Publisher;
 use crate::lag::{Lag, Stepped};
 use crate::latency::{Latencies, Traffic};
-use crate::mailbox::{Ending, Finish, Mailbox};
+use crate::mailbox::{Ending, Mailbox};
 use crate::reply::Reply;
-use crate::tally::{Ended, Tally};
-
-/// What SGLang's scheduler says about a request that is aborted before it ran.
-const ABORTED_WAITING: &str = "Abort in waiting queue";
+use crate::tally::Tally;
+pub(crate) use report::{RankReport, ToldLoads};
 
 /// The ranks, the requests on their way into them, and those inside.
 #[derive(Debug)]
@@ -44,6 +42,9 @@ pub(super) struct Inner {
     pub(super) tally: Tally,
     /// The load that is told in place of the real one.
     pub(super) frozen: Option<Vec<ToldLoads>>,
+    clock: ScaledClock,
+    /// Engine time at which its process started.
+    pub(super) started_ns: u64,
     /// Prefill: who waits for the KV of a room.
     waiting: HashMap<u64, Waiting>,
     front: Front,
@@ -72,6 +73,8 @@ pub(super) struct Surroundings {
     pub(super) tells_ranks: bool,
     pub(super) tasks: mpsc::UnboundedSender<Task>,
     pub(super) kv: Option<Arc<Publisher>>,
+    /// Bytes of KV for a token on one GPU.
+    pub(super) kv_bytes_per_token: f64,
 }
 
 /// A request on its way.
@@ -88,12 +91,23 @@ pub(super) struct Live {
     pub(super) rid: String,
     pub(super) mailbox: Arc<Mailbox>,
     pub(super) traffic: Traffic,
+    /// How it is counted: as what it is, or not at all.
+    pub(super) counted: Counted,
     pub(super) arrived_ns: u64,
     /// Its key among the arrivals while it is there.
     pub(super) due_ns: Option<u64>,
     /// What it has to do with the other side.
     pub(super) side: Side,
     pub(super) times: Times,
+}
+
+/// Which figures a request is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counted {
+    /// A probe is in none.
+    pub(super) traffic: Traffic,
+    /// Its own, where priorities count.
+    pub(super) priority: Option<i64>,
 }
 
 /// When a request was where, for the books.
@@ -103,19 +117,15 @@ pub(super) struct Times {
     first_token_ns: Option<u64>,
 }
 
-/// The load of a rank as it is told.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ToldLoads {
-    pub(crate) loads: EngineLoads,
-    /// The moment it is of, in seconds since the epoch.
-    pub(crate) unix_s: f64,
-    /// The rank makes no steps.
-    pub(crate) is_paused: bool,
-}
-
 impl Inner {
     /// Around idle ranks.
-    pub(super) fn new(engine: Ranks, around: Surroundings, front: Front, speed: StepSpeed) -> Self {
+    pub(super) fn new(
+        engine: Ranks,
+        around: Surroundings,
+        front: Front,
+        speed: StepSpeed,
+        clock: ScaledClock,
+    ) -> Self {
         Self {
             engine,
             around,
@@ -127,6 +137,8 @@ impl Inner {
             latencies: Latencies::default(),
             tally: Tally::default(),
             frozen: None,
+            clock,
+            started_ns: 0,
             waiting: HashMap::new(),
             front,
             readers: Readers::default(),
@@ -141,8 +153,8 @@ impl Inner {
     pub(super) fn restart(&mut self, now_ns: u64, engine: Ranks) {
         let (next_id, frozen) = (self.next_id, self.frozen.take());
         self.around.kv.iter().for_each(|kv| kv.restart());
-        let anew = Self::new(engine, self.around.clone(), self.front.emptied(), self.speed);
-        *self = Self { next_id, frozen, ..anew };
+        let anew = Self::new(engine, self.around.clone(), self.front.emptied(), self.speed, self.clock);
+        *self = Self { next_id, frozen, started_ns: now_ns, ..anew };
         self.set_slowness(now_ns, self.speed.slowness());
     }
 
@@ -150,28 +162,6 @@ impl Inner {
     pub(super) fn set_slowness(&mut self, now_ns: u64, slowness: f64) {
         self.speed.set_slowness(slowness);
         self.engine.set_pace_factor(now_ns, slowness, &mut self.events);
-    }
-
-    /// Requests in the queues of all ranks, and those on their way there.
-    pub(super) fn queued(&self) -> u64 {
-        let waiting = (0..self.engine.size()).map(|rank| self.engine.loads(rank).waiting);
-        self.arrivals.len() as u64 + waiting.sum::<u64>()
-    }
-
-    /// The load of each rank to tell, where engine time passes `speed` times as fast as real time.
-    pub(super) fn told_loads(&self, now_ns: u64, speed: f64) -> Vec<ToldLoads> {
-        let told = |rank| {
-            let LoadReport { at_ns, loads } = self.engine.reported_loads(rank, now_ns);
-            let age_s = now_ns.saturating_sub(at_ns) as f64 / 1e9 / speed;
-            ToldLoads { loads, unix_s: unix_seconds() - age_s, is_paused: self.engine.is_paused() }
-        };
-        self.frozen.clone().unwrap_or_else(|| (0..self.engine.size()).map(told).collect())
-    }
-
-    /// The last load that each rank reported, and its counters.
-    pub(super) fn report(&self, now_ns: u64) -> Vec<(EngineLoads, EngineTotals)> {
-        let rank = |rank| (self.engine.reported_loads(rank, now_ns).loads, self.engine.totals(rank));
-        (0..self.engine.size()).map(rank).collect()
     }
 
     /// Whether these ids are free and differ from each other.
@@ -222,37 +212,12 @@ impl Inner {
         id
     }
 
-    /// Ends a request, wherever it is.
-    pub(super) fn abort(&mut self, now_ns: u64, id: RequestId) {
-        let Some(live) = self.live.get(&id) else { return };
-        let Some(due_ns) = live.due_ns else {
-            self.engine.abort(now_ns, id, &mut self.events);
-            return;
-        };
-        self.arrivals.remove(&(due_ns, id));
-        let reason = FinishReason::Abort { message: ABORTED_WAITING };
-        let finish = Finish { reason, cached_tokens: 0, host_tokens: 0, output_tokens: 0, retractions: 0 };
-        self.end(now_ns, id, Ending::Finished(finish));
-    }
-
-    /// Makes no more steps.
-    pub(super) fn pause(&mut self, now_ns: u64, mode: PauseMode) {
-        self.engine.pause(now_ns, mode, &mut self.events);
-    }
-
-    /// Makes steps again.
-    pub(super) fn resume(&mut self, now_ns: u64) {
-        self.engine.resume(now_ns, &mut self.events);
-    }
-
-    /// Ends all requests whose ids begin with this.
-    pub(super) fn abort_matching(&mut self, now_ns: u64, prefix: &str) {
-        let from = (Bound::Included(prefix), Bound::Unbounded);
-        let matching = self.rids.range::<str, _>(from).take_while(|(rid, _)| rid.starts_with(prefix));
-        let ids: Vec<RequestId> = matching.map(|(_, id)| *id).collect();
-        for id in ids {
-            self.abort(now_ns, id);
-        }
+    /// Ends a request that is not let in.
+    pub(super) fn turn_away(&mut self, now_ns: u64, live: &Live, ending: Ending) -> RequestId {
+        let id = RequestId(self.next_id);
+        self.next_id += 1;
+        live.mailbox.end(now_ns, ending, 0);
+        id
     }
 
     /// Engine time at which something is due; `u64::MAX` when nothing is.
@@ -289,7 +254,7 @@ impl Inner {
         let Some(live) = self.live.get_mut(&id) else { return };
         live.due_ns = None;
         live.times.queued_ns = Some(due_ns);
-        self.tally.queued(live.traffic, due_ns.saturating_sub(live.arrived_ns));
+        self.tally.queued(live.counted.traffic, due_ns.saturating_sub(live.arrived_ns));
         let room = request.room;
         let rank = match self.engine.submit(due_ns, request, rank, &mut self.events) {
             Ok(rank) => rank,
@@ -308,145 +273,5 @@ impl Inner {
                 self.engine.kv_wanted(due_ns, room, &mut self.events);
             }
         }
-    }
-
-    /// Carries what the engine produced to the mailboxes, and to the other side.
-    pub(super) fn deliver(&mut self, lag: &Lag) {
-        while !self.events.is_empty() {
-            let mut events = std::mem::take(&mut self.events);
-            for event in events.drain(..) {
-                self.tell(event);
-            }
-            if self.events.is_empty() {
-                // Its space is used again.
-                self.events = events;
-                break;
-            }
-        }
-        if let Some(stepped) = self.stepped.take() {
-            self.tell_retractions();
-            self.tell_counts(stepped.at_ns);
-            lag.step(stepped);
-        }
-    }
-
-    /// Looks for requests that have been retracted, unless there can be none.
-    fn tell_retractions(&mut self) {
-        let totals = (0..self.engine.size()).map(|rank| self.engine.totals(rank).retractions);
-        let retractions: u64 = totals.sum();
-        if self.live.is_empty() {
-            self.told_retractions = retractions;
-        }
-        if retractions == self.told_retractions {
-            return;
-        }
-        for (id, times) in self.engine.retracted() {
-            if let Some(live) = self.live.get(&id) {
-                live.mailbox.retracted(times);
-            }
-        }
-    }
-
-    fn tell_counts(&mut self, at_ns: u64) {
-        let Self { engine, live, readers, front, .. } = self;
-        let mut places = 0;
-        for (id, tokens) in engine.running() {
-            let Some(reader) = readers.at(places, id, || live.get(&id)) else { continue };
-            places += 1;
-            if !front.is_there() {
-                reader.mailbox.tokens(at_ns, tokens);
-            } else if front.is_told(tokens, reader.traffic) && tokens > 1 {
-                let through_ns = front.take(at_ns, reader.traffic);
-                front.pass(through_ns, &reader.mailbox, News::Tokens(tokens));
-            }
-        }
-        readers.truncate(places);
-    }
-
-    fn tell(&mut self, event: Event) {
-        match event {
-            Event::Kv { rank, events, .. } => {
-                if let Some(kv) = &self.around.kv {
-                    kv.publish(rank, events);
-                }
-            }
-            Event::FirstToken { id, at_ns, cached_tokens, host_tokens } => {
-                let Some(live) = self.live.get_mut(&id) else { return };
-                live.times.first_token_ns = Some(at_ns);
-                let through_ns = self.front.take(at_ns, live.traffic);
-                // A client of a prefill worker hears nothing before its KV has arrived, or has not.
-                if live.side.sends().is_none() {
-                    let news = News::FirstToken { cached_tokens, host_tokens };
-                    self.front.pass(through_ns, &live.mailbox, news);
-                }
-                self.latencies.first_token(live.traffic, through_ns.saturating_sub(live.arrived_ns));
-                let is_doomed = |room: &u64| self.waiting.get(room).is_some_and(|waiting| waiting.is_doomed);
-                if let Some(room) = live.side.sends().filter(is_doomed) {
-                    self.engine.handoff_failed(at_ns, room, HandoffFault::Transfer, &mut self.events);
-                }
-            }
-            Event::Step { at_ns, gap_ns, tokens } => {
-                self.latencies.tokens(gap_ns, tokens);
-                let stepped = self.stepped.get_or_insert_default();
-                stepped.at_ns = at_ns;
-                stepped.gaps_ns += gap_ns * u64::from(tokens);
-                stepped.tokens += u64::from(tokens);
-            }
-            Event::KvWanted { id, room, at_ns, tokens } => {
-                if self.live.get(&id).is_some_and(|live| live.side.wants(tokens)) {
-                    // Nobody is on the other side.
-                    self.engine.kv_arrived(at_ns, room, 0, &mut self.events);
-                }
-            }
-            Event::KvSent { room, cached_tokens, .. } => self.answer_kv(room, Ok(cached_tokens)),
-            Event::Finish {
-                id,
-                at_ns,
-                reason,
-                prompt_tokens,
-                cached_tokens,
-                host_tokens,
-                output_tokens,
-                retractions,
-                queue_ns,
-            } => {
-                let mut through_ns = at_ns;
-                if let Some(live) = self.live.get(&id) {
-                    let queue_ns = (output_tokens > 0).then_some(queue_ns);
-                    through_ns = self.front.take(at_ns, live.traffic);
-                    let e2e_ns = through_ns.saturating_sub(live.arrived_ns);
-                    self.latencies.ended(live.traffic, e2e_ns, queue_ns);
-                    let Times { queued_ns, first_token_ns } = live.times;
-                    self.tally.ended(&Ended {
-                        traffic: live.traffic,
-                        prompt_tokens,
-                        cached_tokens,
-                        output_tokens,
-                        decode_ns: first_token_ns.map(|first| at_ns.saturating_sub(first)),
-                        prefill_ns: first_token_ns.zip(queued_ns).map(|(first, queued)| first - queued),
-                    });
-                    if let (Some(room), FinishReason::Error { message, .. }) = (live.side.sends(), reason) {
-                        self.answer_kv(room, Err(Failed(message.to_owned())));
-                    }
-                }
-                let finish = Finish { reason, cached_tokens, host_tokens, output_tokens, retractions };
-                self.close(through_ns, id, Ending::Finished(finish));
-            }
-        }
-    }
-
-    /// Ends a request that the ranks do not have.
-    fn end(&mut self, at_ns: u64, id: RequestId, ending: Ending) {
-        let Some(live) = self.live.get(&id) else { return };
-        let through_ns = self.front.take(at_ns, live.traffic);
-        self.close(through_ns, id, ending);
-    }
-
-    /// Forgets a request. Its reader is told when the news are through.
-    fn close(&mut self, through_ns: u64, id: RequestId, ending: Ending) {
-        let Some(live) = self.live.remove(&id) else { return };
-        self.rids.remove(&live.rid);
-        let news = News::End(ending, through_ns.saturating_sub(live.arrived_ns));
-        self.front.pass(through_ns, &live.mailbox, news);
     }
 }

@@ -316,6 +316,15 @@ pub(crate) fn keys(json: &str) -> Vec<String> {
     keys
 }
 
+/// Looks until it is so.
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// Splits at blanks.
 pub(crate) fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()

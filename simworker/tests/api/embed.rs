@@ -115,6 +115,18 @@ fn documents_are_ranked_by_their_score() {
     assert!(all[0]["meta_info"]["prompt_tokens"].as_u64().unwrap() >= 2);
     body["top_n"] = 2.into();
     body["return_documents"] = false.into();
+    let mut parts = body.clone();
+    for document in parts["documents"].as_array_mut().unwrap() {
+        *document = json!([{"type": "text", "text": document.clone()}]);
+    }
+    let scores = |all: &Value| -> Vec<Value> {
+        all.as_array().unwrap().iter().map(|entry| entry["score"].clone()).collect()
+    };
+    assert_eq!(
+        scores(&worker.post("/v1/rerank", &parts).json()),
+        scores(&worker.post("/v1/rerank", &body).json()),
+        "texts in parts are texts"
+    );
     let best = worker.post("/v1/rerank", &body);
     let (entry, _) = best.body.trim_start_matches('[').split_once("\"meta_info\"").unwrap();
     assert_eq!(keys(&format!("{entry}\"meta_info\":0}}")), words("score index meta_info"));

@@ -27,7 +27,7 @@ const META: &str = "id finish_reason prompt_tokens weight_version num_retraction
 
 #[test]
 fn a_whole_answer() {
-    let worker = Worker::start();
+    let worker = Worker::with(|config| config.wire.enable_metrics = false);
     let mut body = ask("Hello, world", 5);
     body["rid"] = "mine".into();
     let answer = worker.post("/generate", &body);
@@ -279,7 +279,7 @@ fn each_of_a_batch_has_its_own_latency_in_engine_time() {
 
 #[test]
 fn retractions_show_before_the_end() {
-    let worker = Worker::at_speed(10.0, |config| {
+    let worker = Worker::at_speed(3.0, |config| {
         config.engine.kv_tokens = 600;
         config.engine.conservativeness = 0.1;
     });

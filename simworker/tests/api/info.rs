@@ -89,7 +89,7 @@ fn models() {
     assert_eq!(list.json()["data"][0], card.json());
     let unknown = worker.get("/v1/models/other/name");
     assert_eq!(unknown.status, 404);
-    assert_eq!(keys(&unknown.body), words("object message type param code"));
+    assert_eq!(unknown.json()["error"]["code"], "model_not_found");
 }
 
 const CORE: &str = "timestamp dp_rank num_running_reqs num_waiting_reqs num_waiting_uncached_tokens num_used_tokens \
@@ -193,6 +193,75 @@ fn loads_are_of_the_last_report() {
     assert_eq!(moments(&second) - moments(&first), 15.0, "{first} {second}");
     assert!(second["timestamp"].as_f64() > first["timestamp"].as_f64());
     drop(running);
+}
+
+#[test]
+fn one_report_has_one_timestamp() {
+    let worker = Worker::at_speed(0.5, |_| ());
+    let body =
+        json!({"text": prompt(1, 100), "sampling_params": {"max_new_tokens": 60_000, "ignore_eos": true}});
+    let running = worker.send("/generate", &body);
+    worker.wait_until_running(1);
+    let looks: Vec<Value> = (0..60).map(|_| worker.load()).collect();
+    let mut unchanged = 0;
+    for pair in looks.windows(2) {
+        if pair[0]["decode_moments"] == pair[1]["decode_moments"] {
+            assert_eq!(pair[0], pair[1]);
+            unchanged += 1;
+        }
+    }
+    assert!(unchanged > 0, "a report lasts for 15 steps of 20 ms");
+    drop(running);
+}
+
+#[test]
+fn with_metrics_answers_tell_their_times() {
+    let started = unix_seconds();
+    let worker = Worker::start();
+    let mut body =
+        json!({"text": prompt(1, 500), "sampling_params": {"max_new_tokens": 11, "ignore_eos": true}});
+    let answer = worker.post("/generate", &body);
+    let (_, meta) = answer.body.split_once("\"meta_info\":").unwrap();
+    let expected = "id finish_reason prompt_tokens weight_version num_retractions forward_entry_time \
+        prefill_finished_time queue_time reasoning_tokens completion_tokens cached_tokens cached_tokens_details dp_rank \
+        e2e_latency request_received_ts first_token_latency api_server_dispatch_finish_ts request_finished_ts \
+        decode_throughput response_sent_to_client_ts";
+    assert_eq!(keys(&meta[..meta.len() - 1]), words(expected));
+    let meta = &answer.json()["meta_info"];
+    let at = |key: &str| meta[key].as_f64().unwrap_or_else(|| panic!("{key}: {meta}"));
+    let moments = [
+        "request_received_ts",
+        "api_server_dispatch_finish_ts",
+        "forward_entry_time",
+        "prefill_finished_time",
+        "request_finished_ts",
+    ]
+    .map(at);
+    assert!(moments.is_sorted() && moments[0] >= started, "{moments:?}");
+    assert!(moments[4] <= unix_seconds(), "{moments:?}");
+    // Spans are of the engine, which is fifty times as fast as the clock on the wall.
+    let span = |from: usize, to: usize| (moments[to] - moments[from]) * 50.0;
+    let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-3, "{a} {b}: {meta}");
+    near(span(0, 1), 0.003);
+    near(span(1, 2), at("queue_time"));
+    near(span(0, 3), at("first_token_latency"));
+    near(span(0, 4), at("e2e_latency"));
+    near(10.0 / at("decode_throughput"), at("e2e_latency") - at("first_token_latency"));
+    body["stream"] = true.into();
+    let events = worker.post("/generate", &body).events();
+    let has = |event: &Value, key: &str| event["meta_info"].get(key).is_some();
+    assert!(events.iter().all(|event| has(event, "queue_time")));
+    let (last, before) = events.split_last().unwrap();
+    assert!(
+        has(last, "request_finished_ts") && !before.iter().any(|event| has(event, "request_finished_ts"))
+    );
+    let silent = Worker::with(|config| config.wire.enable_metrics = false);
+    let events = silent.post("/generate", &body).events();
+    assert!(!events.iter().any(|event| has(event, "queue_time") || has(event, "request_received_ts")));
+}
+
+fn unix_seconds() -> f64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64()
 }
 
 #[test]

@@ -74,10 +74,12 @@ const EMPTY: &str = "
     eviction_duration_seconds histogram";
 
 const EMPTY_OF_PAIRS: &str = "
+    kv_transfer_bootstrap_ms histogram
+    kv_transfer_alloc_ms histogram";
+
+const TRANSFERS: &str = "
     kv_transfer_speed_gb_s histogram
     kv_transfer_latency_ms histogram
-    kv_transfer_bootstrap_ms histogram
-    kv_transfer_alloc_ms histogram
     kv_transfer_total_mb histogram";
 
 /// Rows of a list with the labels that all of it have.
@@ -140,7 +142,8 @@ fn workers_of_pairs_have_those_of_transfers_too() {
     let worker = Worker::with(|config| config.engine.role = EngineRole::Prefill);
     let page = worker.get("/metrics").body;
     let found = found(&page);
-    for row in rows(EMPTY_OF_PAIRS, "") {
+    let transfers = rows(TRANSFERS, "model_name engine_type tp_rank pp_rank moe_ep_rank");
+    for row in rows(EMPTY_OF_PAIRS, "").into_iter().chain(transfers) {
         assert!(found.contains(&row), "{row}");
     }
     assert!(page.contains("engine_type=\"prefill\""));

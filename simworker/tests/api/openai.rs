@@ -323,3 +323,27 @@ fn the_choices_of_a_chat_end_together() {
     assert!((0..3).all(|index| text(index) == reply(&chat::render([("user", "Why?")]), 8)));
     assert_eq!(usage["usage"]["completion_tokens"], 24);
 }
+
+#[test]
+fn the_usage_can_be_told_in_every_stream() {
+    let bodies = [
+        (
+            "/v1/chat/completions",
+            json!({"messages": [{"role": "user", "content": "a"}], "max_tokens": 2, "stream": true}),
+        ),
+        ("/v1/completions", json!({"prompt": "a", "max_tokens": 2, "stream": true})),
+    ];
+    for by_default in [false, true] {
+        let worker = Worker::with(|config| config.wire.stream_include_usage = by_default);
+        for (path, mut body) in bodies.clone() {
+            let tells = |body: &Value| {
+                worker.post(path, body).events().last().unwrap()["usage"]["completion_tokens"] == 2
+            };
+            assert_eq!(tells(&body), by_default, "{path}");
+            body["stream_options"] = json!({"include_usage": false});
+            assert_eq!(tells(&body), by_default, "{path}: what the server does it does not undo");
+            body["stream_options"] = json!({"include_usage": true});
+            assert!(tells(&body), "{path}");
+        }
+    }
+}

@@ -164,3 +164,72 @@ fn a_stream_that_the_engine_refuses_fails() {
         json!({"code": "server_error", "message": "The request queue is full."})
     );
 }
+
+fn status(worker: &Worker, id: &str) -> Value {
+    worker.get(&format!("{PATH}/{id}")).json()["status"].clone()
+}
+
+#[test]
+fn an_id_that_is_used_again_is_the_new_response() {
+    let worker = Worker::start();
+    let body = |input: &str| json!({"input": input, "request_id": "resp_a", "max_output_tokens": 9});
+    worker.post(PATH, &body("one"));
+    let second = worker.post(PATH, &body("another"));
+    assert_eq!(worker.get(&format!("{PATH}/resp_a")).body, second.body);
+    let mut long = body("a third");
+    long["max_output_tokens"] = 100_000.into();
+    let running = worker.send(PATH, &long);
+    worker.wait_until_running(1);
+    assert_eq!(status(&worker, "resp_a"), "in_progress");
+    assert_eq!(worker.post(&format!("{PATH}/resp_a/cancel"), &json!({})).json()["status"], "cancelled");
+    worker.wait_until_idle();
+    drop(running);
+}
+
+#[test]
+fn cancelling_ends_one_response_and_no_other() {
+    let worker = Worker::start();
+    let body = |id: &str| json!({"input": "a", "request_id": id, "max_output_tokens": 100_000});
+    let text = json!({"text": "b", "rid": "resp_a2", "sampling_params": {"max_new_tokens": 100_000, "ignore_eos": true}});
+    let running = [
+        worker.send(PATH, &body("resp_a")),
+        worker.send(PATH, &body("resp_ab")),
+        worker.send("/generate", &text),
+    ];
+    worker.wait_until_running(3);
+    worker.post(&format!("{PATH}/resp_a/cancel"), &json!({}));
+    worker.wait_until_running(2);
+    let [cancelled, _others @ ..] = running;
+    assert_eq!(crate::client::read(cancelled).json()["status"], "failed", "its own client has an end");
+    assert_eq!(status(&worker, "resp_a"), "cancelled");
+    assert_eq!(
+        (status(&worker, "resp_ab"), worker.load()["num_running_reqs"].clone()),
+        (json!("in_progress"), json!(2))
+    );
+}
+
+#[test]
+fn what_comes_to_nothing_does_not_stay_in_progress() {
+    let full = Worker::with(|config| config.engine.max_queued = Some(0));
+    for stream in [false, true] {
+        full.post(PATH, &json!({"input": "a", "request_id": "resp_a", "stream": stream}));
+        let told = full.get(&format!("{PATH}/resp_a")).json();
+        assert_eq!(
+            (&told["status"], &told["error"]["message"]),
+            (&json!("failed"), &json!("The request queue is full."))
+        );
+    }
+    let next = full.post(PATH, &json!({"input": "a", "previous_response_id": "resp_a"}));
+    assert_eq!(next.status, 404, "there is nothing to continue");
+    let worker = Worker::start();
+    for stream in [false, true] {
+        let body =
+            json!({"input": "a", "request_id": "resp_b", "max_output_tokens": 100_000, "stream": stream});
+        let running = worker.send(PATH, &body);
+        worker.wait_until_running(1);
+        assert_eq!(status(&worker, "resp_b"), "in_progress");
+        drop(running);
+        worker.wait_until_idle();
+        crate::client::wait_until("the client has left", || status(&worker, "resp_b") == "failed");
+    }
+}

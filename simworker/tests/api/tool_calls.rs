@@ -136,3 +136,18 @@ fn each_answer_has_a_call_of_its_own() {
     assert_ne!(first["id"], second["id"]);
     assert_eq!(first["function"], second["function"]);
 }
+
+#[test]
+fn a_call_without_an_end_is_cut_like_a_reply_under_a_grammar() {
+    let worker = Worker::start();
+    let parameters = json!({"properties": {"next": {"$ref": "#"}}, "required": ["next"]});
+    let mut asked = body(json!("required"), false);
+    asked["tools"] = json!([{"type": "function", "function": {"name": "f", "parameters": parameters}}]);
+    let choice = worker.post(CHAT, &asked).json()["choices"][0].clone();
+    assert_eq!(choice["finish_reason"], "length");
+    assert!(choice["message"].get("tool_calls").is_none(), "{choice}");
+    let begins = "[{\"name\": \"f\", \"parameters\": {\"next\": {\"next\": {";
+    assert!(choice["message"]["content"].as_str().unwrap().starts_with(begins), "{choice}");
+    asked["max_tokens"] = 10.into();
+    assert_eq!(worker.post(CHAT, &asked).json()["usage"]["completion_tokens"], 10);
+}

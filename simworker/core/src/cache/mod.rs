@@ -13,15 +13,31 @@
 //! With a [second tier](HostTier), what the device gives up may stay in the tree, on the host. It has no slot then and
 //! is in none of these states.
 //!
+//! Sequences are spelled token by token, or by the names of their pages ([`Spelling`]). The tree counts symbols, everybody else
+//! tokens.
+//!
 //! Only counts are kept: an emulator needs to know *how many* tokens are cached, not in which slot.
 //! The semantics, quirks included, are those of SGLang 0.5.23 and are pinned by vectors recorded from it
 //! (`tests/radix_golden.rs`). Recency is an internal counter, so equal calls give equal states.
+//!
+//! | file | idea |
+//! |---|---|
+//! | here | what a request does with the cache, in the order of its life |
+//! | [`hold`] | what a request has of it |
+//! | [`demand`] | how many slots something takes |
+//! | [`seen`] | counts, contents and invariants |
+//! | [`pool`] | the slots |
+//! | [`tree`], [`children`] | the radix tree |
+//! | [`eviction`], [`host_tier`] | what goes first; what a second tier is made of |
 
 mod children;
+mod demand;
 mod eviction;
 mod hold;
 mod host_tier;
 mod pool;
+mod seen;
+mod spelling;
 mod tree;
 
 #[cfg(test)]
@@ -31,12 +47,14 @@ pub use eviction::Eviction;
 pub use hold::Hold;
 pub use host_tier::{HostTier, WritePolicy};
 pub use pool::Full;
+pub use seen::Cached;
+pub(crate) use spelling::NAME_SYMBOLS;
+pub use spelling::{Sequence, Spelling};
 pub use tree::HostTotals;
 
 use crate::namespace::BlockNaming;
 use pool::Pool;
 use protocol::kv_events::KvEvent;
-use protocol::tokenizer::Token;
 use tree::{Key, Tree};
 
 /// What a [`KvCache`] is made of.
@@ -50,6 +68,16 @@ pub struct CacheConfig {
     pub eviction: Eviction,
     /// `disable_radix_cache`: nothing is ever matched or kept; the pool alone is left.
     pub disabled: bool,
+}
+
+/// The shortest page that a name can stand for. Two generated pages of different content are the same tokens with a probability
+/// of 2^-18 per token, so here never.
+pub const LEAST_NAMED_PAGE: u32 = 8;
+
+/// Whether pages of so many tokens can be named.
+#[must_use]
+pub fn can_name_pages(page_size: u32) -> bool {
+    page_size >= LEAST_NAMED_PAGE && page_size.is_multiple_of(NAME_SYMBOLS as u32)
 }
 
 /// Where a match ends.
@@ -67,29 +95,13 @@ pub struct Place {
 pub struct KvCache {
     tree: Tree,
     pool: Pool,
+    spelling: Spelling,
     disabled: bool,
     load_back_threshold: u64,
     /// Holds that are out, so that an engine with requests in it is never flushed.
     holds: u32,
     evicted_total: u64,
 }
-
-/// A stretch of tokens that is cached as one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cached {
-    /// Whose it is.
-    pub namespace: u64,
-    /// The tokens from the beginning of the sequence to its end.
-    pub path: Vec<Token>,
-    /// Where in them it begins.
-    pub start: usize,
-    /// Whether the device has its KV.
-    pub on_device: bool,
-    /// Whether the host has its KV.
-    pub on_host: bool,
-}
-
-// === impl KvCache: what a request does, in the order of its life ===
 
 impl KvCache {
     /// An empty cache.
@@ -102,11 +114,23 @@ impl KvCache {
         Self {
             tree: Tree::new(config.page_size as usize, config.eviction),
             pool: Pool::new(config.page_size, config.capacity_tokens),
+            spelling: Spelling::Tokens,
             disabled: config.disabled,
             load_back_threshold: 0,
             holds: 0,
             evicted_total: 0,
         }
+    }
+
+    /// The same cache, which is asked for sequences by the names of their pages. These must have an even number of at least
+    /// [`LEAST_NAMED_PAGE`] tokens. It records nothing and has no second tier.
+    #[must_use]
+    pub fn of_page_names(mut self) -> Self {
+        let page = self.pool.page_size();
+        debug_assert!(can_name_pages(page) && self.tree.is_plain(), "tokens are needed here");
+        self.spelling = Spelling::PageNames { page };
+        self.tree = Tree::new(NAME_SYMBOLS, self.tree.eviction());
+        self
     }
 
     /// The same cache, recording what becomes of its blocks. It begins with a note that everything is gone.
@@ -131,13 +155,13 @@ impl KvCache {
 
     /// How many tokens a request for `tokens` would find: at most all but the last one, whose logits must be
     /// computed, rounded down to pages. Looking refreshes recency and may split a node, as in the original.
-    pub fn probe(&mut self, tokens: &[Token], namespace: u64) -> usize {
-        self.find(tokens, namespace).len
+    pub fn probe<'a>(&mut self, tokens: impl Into<Sequence<'a>>, namespace: u64) -> usize {
+        self.find(tokens.into(), namespace).len
     }
 
     /// Looks like [`probe`](Self::probe), and tells where in the tree the match ends.
-    pub fn locate(&mut self, tokens: &[Token], namespace: u64) -> Place {
-        let found = self.find(tokens, namespace);
+    pub fn locate<'a>(&mut self, tokens: impl Into<Sequence<'a>>, namespace: u64) -> Place {
+        let found = self.find(tokens.into(), namespace);
         Place { node: found.device_node, len: found.len }
     }
 
@@ -150,8 +174,8 @@ impl KvCache {
     }
 
     /// Matches like [`probe`](Self::probe) and locks what was found, so that it cannot be evicted.
-    pub fn acquire(&mut self, tokens: &[Token], namespace: u64) -> Hold {
-        let found = self.find(tokens, namespace);
+    pub fn acquire<'a>(&mut self, tokens: impl Into<Sequence<'a>>, namespace: u64) -> Hold {
+        let found = self.find(tokens.into(), namespace);
         self.tree.lock(found.device_node);
         self.holds += 1;
         Hold::new(&found)
@@ -199,10 +223,10 @@ impl KvCache {
     ///
     /// When that reaches beyond the prompt, the prompt is inserted once more with `priority + 1`: this cuts the
     /// leaf at the end of the prompt, so that the reply can be evicted alone and before it.
-    pub fn checkpoint(
+    pub fn checkpoint<'a>(
         &mut self,
         hold: &mut Hold,
-        tokens: &[Token],
+        tokens: impl Into<Sequence<'a>>,
         up_to: usize,
         prompt_len: usize,
         namespace: u64,
@@ -214,15 +238,18 @@ impl KvCache {
             return;
         }
         debug_assert!(end >= hold.protected_len, "a checkpoint never shrinks");
+        let (tokens, grain) = (tokens.into(), self.spelling.grain());
         let names = hold.names.clone();
-        let key = |end: usize| Key { namespace, names: names.as_ref(), tokens: &tokens[..end] };
-        let inserted = self.tree.insert(key(end), priority, hold.inserted_len);
+        let spelling = self.spelling;
+        let key = |end: usize| Key { namespace, names: names.as_ref(), symbols: tokens.cut(end, spelling) };
+        let inserted = self.tree.insert(key(end), priority, hold.inserted_len / grain);
+        let adopted = inserted.adopted * grain as u64;
         let prompt_end = self.floor_to_page(prompt_len);
         if prompt_end < end {
-            self.tree.insert(key(prompt_end), priority.saturating_add(1), end);
+            self.tree.insert(key(prompt_end), priority.saturating_add(1), end / grain);
         }
-        self.pool.give_to_tree(inserted.adopted);
-        self.pool.give_back((end - hold.protected_len) as u64 - inserted.adopted);
+        self.pool.give_to_tree(adopted);
+        self.pool.give_back((end - hold.protected_len) as u64 - adopted);
         // The original finds the end by matching again. That only makes the path more recent than itself, which no
         // order of leaves can show, so the walk is left out.
         self.tree.lock(inserted.node);
@@ -236,10 +263,10 @@ impl KvCache {
     ///
     /// `tokens` are the prompt and the outputs that have KV (all but the last), `kv_len` of the hold in number;
     /// more are ignored.
-    pub fn finish(
+    pub fn finish<'a>(
         &mut self,
         mut hold: Hold,
-        tokens: &[Token],
+        tokens: impl Into<Sequence<'a>>,
         prompt_len: usize,
         namespace: u64,
         priority: i64,
@@ -263,7 +290,8 @@ impl KvCache {
         if short == 0 {
             return 0;
         }
-        let evicted = self.tree.evict(short);
+        let grain = self.spelling.grain() as u64;
+        let evicted = self.tree.evict(short.div_ceil(grain)) * grain;
         self.pool.take_from_tree(evicted);
         self.evicted_total += evicted;
         evicted
@@ -274,147 +302,16 @@ impl KvCache {
         if self.holds > 0 {
             return false;
         }
-        let evictable = self.tree.evictable();
+        let evictable = self.evictable();
         self.tree.clear();
         self.pool.take_from_tree(evictable);
         true
     }
 
-    fn find(&mut self, tokens: &[Token], namespace: u64) -> tree::Found {
-        let limit = if self.disabled { 0 } else { self.floor_to_page(tokens.len().saturating_sub(1)) };
-        self.tree.find(namespace, &tokens[..limit])
-    }
-}
-
-// === impl KvCache: arithmetic of demand, shared by every caller ===
-
-impl KvCache {
-    /// `len` rounded down to whole pages.
-    #[must_use]
-    pub fn floor_to_page(&self, len: usize) -> usize {
-        len - len % self.pool.page_size() as usize
-    }
-
-    /// `len` rounded up to whole pages.
-    #[must_use]
-    pub fn ceil_to_page(&self, len: usize) -> usize {
-        len.next_multiple_of(self.pool.page_size() as usize)
-    }
-
-    /// Tokens of the pool that [`extend`](Self::extend) by `n` would take: the pages that begin in that range.
-    #[must_use]
-    pub fn extend_cost(&self, hold: &Hold, n: usize) -> u64 {
-        (self.ceil_to_page(hold.kv_len + n) - self.ceil_to_page(hold.kv_len)) as u64
-    }
-
-    /// What SGLang asks to be free before a prefill batch of `requests` computes `tokens`: with pages, one page
-    /// too many per request.
-    #[must_use]
-    pub fn prefill_demand(&self, tokens: u64, requests: u64) -> u64 {
-        if self.pool.page_size() == 1 { tokens } else { tokens + requests * u64::from(self.pool.page_size()) }
-    }
-
-    /// What SGLang asks to be free before a decode step of `requests`, whether or not new pages begin.
-    #[must_use]
-    pub fn decode_demand(&self, requests: u64) -> u64 {
-        requests * u64::from(self.pool.page_size())
-    }
-
-    /// What the feasibility check before a decode step asks for: a page for each hold that has none begun.
-    #[must_use]
-    pub fn decode_check<'a>(&self, holds: impl IntoIterator<Item = &'a Hold>) -> u64 {
-        holds.into_iter().map(|hold| self.extend_cost(hold, 1)).sum()
-    }
-
-    fn private_of(&self, hold: &Hold) -> u64 {
-        (self.ceil_to_page(hold.kv_len) - hold.protected_len) as u64
-    }
-}
-
-// === impl KvCache: what can be seen ===
-
-impl KvCache {
-    /// Tokens that the pool can hold.
-    #[must_use]
-    pub fn capacity(&self) -> u64 {
-        self.pool.capacity()
-    }
-
-    /// Tokens per page.
-    #[must_use]
-    pub fn page_size(&self) -> u32 {
-        self.pool.page_size()
-    }
-
-    /// Tokens that nobody owns.
-    #[must_use]
-    pub fn free(&self) -> u64 {
-        self.pool.free()
-    }
-
-    /// Tokens that requests own alone, unused rests of their last pages included.
-    #[must_use]
-    pub fn private(&self) -> u64 {
-        self.pool.private()
-    }
-
-    /// Tokens in the tree that no request has locked.
-    #[must_use]
-    pub fn evictable(&self) -> u64 {
-        self.tree.evictable()
-    }
-
-    /// Tokens in the tree that a request has locked.
-    #[must_use]
-    pub fn protected(&self) -> u64 {
-        self.tree.protected()
-    }
-
-    /// Tokens evicted since the start; a flush is not an eviction.
-    #[must_use]
-    pub fn evicted_total(&self) -> u64 {
-        self.evicted_total
-    }
-
-    /// Tokens on the host, and how many it can hold. None without a host tier.
-    #[must_use]
-    pub fn host_usage(&self) -> Option<(u64, u64)> {
-        self.tree.host_usage()
-    }
-
-    /// What the host tier has done since the start.
-    #[must_use]
-    pub fn host_totals(&self) -> HostTotals {
-        self.tree.host_totals()
-    }
-
-    /// Everything that is cached, node by node, in time linear in its size: for tests.
-    pub fn contents(&self) -> impl Iterator<Item = Cached> {
-        self.tree.contents()
-    }
-
-    /// Nodes of the tree below its root.
-    #[must_use]
-    pub fn node_count(&self) -> usize {
-        self.tree.node_count()
-    }
-
-    /// Whether no hold is out.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.holds == 0
-    }
-
-    /// Proves the invariants of the whole structure, in time linear in its size: for tests and debugging.
-    ///
-    /// # Errors
-    /// The first invariant that does not hold, in words.
-    pub fn check(&self) -> Result<(), String> {
-        self.tree.check()?;
-        self.pool.check(self.tree.evictable() + self.tree.protected())?;
-        if self.is_idle() && (self.protected() > 0 || self.private() > 0) {
-            return Err(format!("idle, yet {} protected and {} private", self.protected(), self.private()));
-        }
-        Ok(())
+    fn find(&mut self, tokens: Sequence<'_>, namespace: u64) -> tree::Found {
+        let limit = if self.disabled { 0 } else { self.floor_to_page(tokens.len.saturating_sub(1)) };
+        let found = self.tree.find(namespace, tokens.cut(limit, self.spelling));
+        let grain = self.spelling.grain();
+        tree::Found { len: found.len * grain, device_len: found.device_len * grain, ..found }
     }
 }

@@ -1,6 +1,6 @@
 //! What the traces of `tests/radix_golden.rs` do not ask.
 
-use super::{CacheConfig, Eviction, Full, KvCache};
+use super::{CacheConfig, Eviction, Full, HostTier, KvCache, WritePolicy};
 use protocol::tokenizer::Token;
 
 fn cache(page_size: u32, capacity_tokens: u64) -> KvCache {
@@ -138,4 +138,76 @@ fn ends_of_edges_are_found_beyond_a_block_of_comparison() {
         assert_eq!(cache.probe(&fork, 0), common as usize);
         assert_eq!(cache.node_count(), 2);
     }
+}
+
+/// A write-back cache with a full host: `branches` prompts that share a beginning, most of them pushed off the device.
+fn written_back(branches: u32) -> KvCache {
+    let room = 20 + u64::from(branches) * 10;
+    let tier = HostTier { capacity_tokens: room, write: WritePolicy::Back, load_back_threshold: 0 };
+    let mut cache = cache(1, room).with_host(tier);
+    for branch in 0..4 * branches {
+        serve(&mut cache, &branch_of(branch), 0);
+        // Some come back from the host, and are on both tiers then.
+        if branch % 3 == 0 {
+            let again = branch_of(branch / 2);
+            let mut hold = cache.acquire(&again, 0);
+            cache.load_back(&mut hold);
+            cache.drop_private(hold);
+        }
+    }
+    cache.check().unwrap();
+    cache
+}
+
+fn branch_of(branch: u32) -> Vec<Token> {
+    tokens(1, 20).into_iter().chain(tokens(1_000 + branch * 10, 11)).collect()
+}
+
+#[test]
+fn what_an_eviction_from_the_host_looks_at_does_not_grow_with_the_tree() {
+    let visits = |branches: u32| {
+        let mut cache = written_back(branches);
+        let before = cache.host_totals();
+        for branch in 0..100 {
+            serve(&mut cache, &branch_of(1_000_000 + branch), 0);
+        }
+        let after = cache.host_totals();
+        assert!(after.evicted - before.evicted >= 900, "the host is full: {after:?}");
+        after.visited - before.visited
+    };
+    let (few, many) = (visits(100), visits(2_000));
+    assert!(few >= 90 && many <= few + few / 2, "100 evictions look at {few} and {many} nodes");
+}
+
+#[test]
+fn copies_of_leaves_are_passed_over_once_and_not_at_every_eviction() {
+    let tier = HostTier { capacity_tokens: 2_000, write: WritePolicy::Back, load_back_threshold: 0 };
+    // The newest goes first, so that the copies stay on the device.
+    let config =
+        CacheConfig { page_size: 1, capacity_tokens: 1_000, eviction: Eviction::Mru, disabled: false };
+    let mut cache = KvCache::new(config).with_host(tier);
+    let prompt = |at: u32| tokens(1_000 + at * 10, 10);
+    for at in 0..200 {
+        serve(&mut cache, &prompt(at), 0);
+        if at % 100 == 99 {
+            cache.evict_to_free(1_000);
+        }
+    }
+    // The first hundred come back and are on both tiers then; the host has all two hundred and no room.
+    for at in 0..100 {
+        let mut hold = cache.acquire(&[prompt(at), vec![1]].concat(), 0);
+        assert_eq!(cache.load_back(&mut hold), 10);
+        cache.drop_private(hold);
+    }
+    assert_eq!(cache.host_usage(), Some((2_000, 2_000)));
+    // Each new one takes the place of the one before, which has to be copied.
+    let visits = |cache: &mut KvCache, at: u32| {
+        let before = cache.host_totals().visited;
+        serve(cache, &prompt(at), 0);
+        cache.host_totals().visited - before
+    };
+    let all: Vec<u64> = (300..500).map(|at| visits(&mut cache, at)).collect();
+    let evictions = all.iter().filter(|visits| **visits > 0).count();
+    let sum: u64 = all.iter().sum();
+    assert!(evictions >= 190 && sum <= 100 + 3 * evictions as u64, "{all:?}");
 }

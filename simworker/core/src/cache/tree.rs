@@ -3,17 +3,23 @@
 //! | file | idea |
 //! |---|---|
 //! | [`locks`] | locks and eviction |
+//! | [`kin`] | the children of a node, without a search |
 //! | [`host`] | the second tier, in memory of the host |
+//! | [`host_room`] | what the host gives up, and in which order |
 //! | [`events`] | what is told of blocks that come and go |
-//! | [`check`] | the invariants |
+//! | [`check`], [`host_check`] | the invariants |
 //!
-//! Every edge is a whole number of pages; keys come in already cut to whole pages.
+//! Every edge is a whole number of pages; keys come in already cut to whole pages. Where these are spelled by names, what is
+//! called tokens here are the symbols of names.
 
 mod arena;
 mod check;
 mod dfs;
 mod events;
 mod host;
+mod host_check;
+mod host_room;
+mod kin;
 mod locks;
 
 use super::children::{ChildIndex, PageHash};
@@ -69,7 +75,8 @@ pub(super) struct Inserted {
 pub(super) struct Key<'a> {
     pub(super) namespace: u64,
     pub(super) names: Option<&'a Arc<CacheNames>>,
-    pub(super) tokens: &'a [Token],
+    /// Its tokens or the names of its pages.
+    pub(super) symbols: &'a [Token],
 }
 
 // === impl Tree: walks ===
@@ -100,7 +107,7 @@ impl Tree {
     pub(super) fn insert(&mut self, key: Key<'_>, priority: i64, inserted_len: usize) -> Inserted {
         let (tiered, counts) = (self.tier.is_some(), self.counts_hits());
         let mut path = Vec::new();
-        let found = self.walk(key.namespace, key.tokens, |id, node, end| {
+        let found = self.walk(key.namespace, key.symbols, |id, node, end| {
             let counted = counts && end > inserted_len;
             node.usage.priority = node.usage.priority.max(priority);
             node.usage.hits += u32::from(counted);
@@ -110,7 +117,7 @@ impl Tree {
         });
         let mut adopted = self.readopt(&path);
         let mut end = found.node;
-        if found.len < key.tokens.len() {
+        if found.len < key.symbols.len() {
             end = self.add_leaf(key, found, priority);
             adopted += self.nodes[end].tokens();
             path.push((end, counts));
@@ -122,7 +129,7 @@ impl Tree {
     }
 
     fn add_leaf(&mut self, key: Key<'_>, found: Found, priority: i64) -> NodeId {
-        let rest = &key.tokens[found.len..];
+        let rest = &key.symbols[found.len..];
         let now = self.tick();
         let usage = Usage { last_access: now, born: now, hits: u32::from(self.counts_hits()), priority };
         let leaf = self.nodes.add(Node::new(rest.into(), key.namespace, found.node, usage));
@@ -200,7 +207,7 @@ impl Tree {
         (upper.on_device, upper.on_host) = (node.on_device, node.on_host);
         node.edge = tail;
         let upper = self.nodes.add(upper);
-        self.nodes[lower].parent = upper;
+        self.nodes.put_between(upper, lower);
         self.children.insert(old_hash, upper);
         self.children.insert(self.hash_of(lower), lower);
         self.split_names(upper, lower);
@@ -211,9 +218,11 @@ impl Tree {
     /// Makes a new node known to its parent.
     fn adopt(&mut self, id: NodeId) {
         self.children.insert(self.hash_of(id), id);
+        self.nodes.link(id);
         let parent = self.nodes[id].parent;
         self.nodes[parent].children += 1;
         self.nodes[parent].device_children += 1;
+        self.unspare(parent);
     }
 
     fn hash_of(&self, id: NodeId) -> PageHash {
@@ -230,6 +239,15 @@ impl Tree {
 // === impl Tree: what can be seen ===
 
 impl Tree {
+    pub(super) fn eviction(&self) -> Eviction {
+        self.eviction
+    }
+
+    /// Whether it has one tier and nobody records what becomes of blocks.
+    pub(super) fn is_plain(&self) -> bool {
+        self.tier.is_none() && self.recorder.is_none()
+    }
+
     pub(super) fn evictable(&self) -> u64 {
         self.evictable
     }

@@ -1,15 +1,15 @@
 //! The engines behind one front end, as one machine without a clock.
 
+mod seen;
+
 use std::collections::HashMap;
 
 use super::DpConfig;
 use super::balance::Balancer;
 use crate::config::{ConfigError, EngineConfig};
-use crate::engine::{Engine, EngineLoads, LoadReport, PauseMode, Until};
+use crate::engine::{Engine, PauseMode, Until};
 use crate::handoff::{HandoffFault, Wanted};
-use crate::limits::Limits;
 use crate::request::{Event, Refusal, RequestId, Submit};
-use crate::scheduler::EngineTotals;
 
 /// Data-parallel ranks behind one front end. With one rank it does exactly what a bare [`Engine`] does.
 ///
@@ -127,9 +127,9 @@ impl Ranks {
         self.on(rank, events, |engine, events| engine.abort(now_ns, id, events))
     }
 
-    /// Empties the caches. False when any request has not ended; of paused ranks, when any holds KV.
+    /// Empties the caches of all ranks. False, and nothing done, where one of them [may not](Engine::may_flush).
     pub fn flush(&mut self) -> bool {
-        (self.is_idle() || self.is_paused()) && self.engines.iter_mut().all(Engine::flush)
+        self.engines.iter().all(Engine::may_flush) && self.engines.iter_mut().all(Engine::flush)
     }
 
     /// Pauses all ranks, as [`Engine::pause`].
@@ -312,81 +312,5 @@ impl Ranks {
                 self.rooms.remove(&room);
             }
         }
-    }
-}
-
-// === impl Ranks: what can be seen ===
-
-impl Ranks {
-    /// How many ranks there are.
-    #[must_use]
-    pub fn size(&self) -> u32 {
-        self.engines.len() as u32
-    }
-
-    /// Whether no request is waiting or in a batch.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.live.is_empty()
-    }
-
-    /// The requests that decode, as [`Engine::running`], rank by rank.
-    pub fn running(&self) -> impl Iterator<Item = (RequestId, u32)> {
-        self.engines.iter().flat_map(Engine::running)
-    }
-
-    /// The requests of the running batches that have been retracted before, and how often.
-    pub fn retracted(&self) -> impl Iterator<Item = (RequestId, u32)> {
-        self.engines.iter().flat_map(Engine::retracted)
-    }
-
-    /// The bounds on the length of requests, the same on each rank.
-    #[must_use]
-    pub fn limits(&self) -> Limits {
-        self.engines[0].limits()
-    }
-
-    /// How busy a rank is.
-    ///
-    /// # Panics
-    /// When there is no such rank.
-    #[must_use]
-    pub fn loads(&self, rank: u32) -> EngineLoads {
-        self.engines[rank as usize].loads()
-    }
-
-    /// How busy a rank says it is at `now_ns`, as [`Engine::reported_loads`].
-    ///
-    /// # Panics
-    /// When there is no such rank.
-    #[must_use]
-    pub fn reported_loads(&self, rank: u32, now_ns: u64) -> LoadReport {
-        self.engines[rank as usize].reported_loads(now_ns)
-    }
-
-    /// A rank's counters since the start.
-    ///
-    /// # Panics
-    /// When there is no such rank.
-    #[must_use]
-    pub fn totals(&self, rank: u32) -> EngineTotals {
-        self.engines[rank as usize].totals()
-    }
-
-    /// Proves the invariants of all ranks, in time linear in their size: for tests and debugging.
-    ///
-    /// # Errors
-    /// The first invariant that does not hold, in words.
-    pub fn check(&self) -> Result<(), String> {
-        self.engines.iter().try_for_each(Engine::check)?;
-        self.early.check()?;
-        let idle = self.engines.iter().all(Engine::is_idle);
-        if idle != self.live.is_empty() {
-            return Err(format!("{} requests have a rank, yet the ranks are idle: {idle}", self.live.len()));
-        }
-        if idle && !self.rooms.is_empty() {
-            return Err(format!("idle, yet {} rooms are taken", self.rooms.len()));
-        }
-        Ok(())
     }
 }

@@ -4,10 +4,15 @@ use super::{Engine, Event, PauseMode, Until};
 
 impl Engine {
     /// Stops making steps. The one in progress ends and its results are told; requests that come wait in the queue. What
-    /// becomes of those that run says `mode`; SGLang's mode `abort` is no pause of the engine, see
-    /// [`Engine::abort_all`].
+    /// becomes of those that are here says `mode`.
+    ///
+    /// In SGLang's mode `abort` the scheduler goes on until all requests have ended, while the front end keeps new ones
+    /// back. Here those wait in the queue, so the engine stands still in that mode too.
     pub fn pause(&mut self, now_ns: u64, mode: PauseMode, events: &mut Vec<Event>) {
         self.catch_up(now_ns, Until::Before, events);
+        if mode == PauseMode::Abort {
+            self.abort_all(now_ns, events);
+        }
         self.scheduler.pause(mode);
         self.wake(now_ns);
     }

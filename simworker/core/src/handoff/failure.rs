@@ -36,7 +36,7 @@ impl Stage {
 
     fn message(self, cause: Cause) -> &'static str {
         use Cause::{TimedOut, Told};
-        use HandoffFault::{PeerLost, Transfer};
+        use HandoffFault::{PeerLost, Transfer, Unreached};
         match (self, cause) {
             (Self::PrefillBootstrap, TimedOut) => {
                 "Prefill bootstrap failed: KVTransferError(Request timed out in KVPoll.Bootstrapping)"
@@ -44,7 +44,7 @@ impl Stage {
             (Self::PrefillBootstrap, Told(Transfer)) => {
                 "Prefill bootstrap failed: KVTransferError(Failed to get the destination of the KV)"
             }
-            (Self::PrefillBootstrap, Told(PeerLost)) => {
+            (Self::PrefillBootstrap, Told(PeerLost | Unreached)) => {
                 "Prefill bootstrap failed: KVTransferError(Lost connection with decode instance)"
             }
             (Self::PrefillTransfer, TimedOut) => {
@@ -53,7 +53,7 @@ impl Stage {
             (Self::PrefillTransfer, Told(Transfer)) => {
                 "Prefill transfer failed: KVTransferError(Failed to send the KV)"
             }
-            (Self::PrefillTransfer, Told(PeerLost)) => {
+            (Self::PrefillTransfer, Told(PeerLost | Unreached)) => {
                 "Prefill transfer failed: KVTransferError(Lost connection with decode instance)"
             }
             (Self::DecodeHandshake, TimedOut) => {
@@ -65,13 +65,17 @@ impl Stage {
             (Self::DecodeHandshake, Told(PeerLost)) => {
                 "Decode handshake failed: KVTransferError(Lost connection with prefill instance)"
             }
+            // SGLang gives up on such a receiver as it does on one whose client has left.
+            (Self::DecodeHandshake, Told(Unreached)) => {
+                "Decode handshake failed: KVTransferError(Aborted by AbortReq.)"
+            }
             (Self::DecodeTransfer, TimedOut) => {
                 "Decode transfer failed: KVTransferError(Request timed out in KVPoll.WaitingForInput)"
             }
             (Self::DecodeTransfer, Told(Transfer)) => {
                 "Decode transfer failed: KVTransferError(Failed to receive the KV)"
             }
-            (Self::DecodeTransfer, Told(PeerLost)) => {
+            (Self::DecodeTransfer, Told(PeerLost | Unreached)) => {
                 "Decode transfer failed: KVTransferError(Lost connection with prefill instance)"
             }
         }

@@ -96,6 +96,8 @@ pub enum HandoffFault {
     Transfer,
     /// The other engine is gone.
     PeerLost,
+    /// The other engine was never found.
+    Unreached,
 }
 
 /// The requests of a hand-off by what they wait for: the figures of `/v1/loads` under `disaggregation` and of the
@@ -118,7 +120,7 @@ pub struct HandoffLoads {
     pub ready_tokens: u64,
     /// Prompt tokens of the requests counted in `prealloc` as a share of all KV (`pending_prealloc_token_usage`).
     pub pending_usage: f64,
-    /// Prefill: bytes per nanosecond of the last transfer that was completed, so GB per second; 0 before
+    /// Prefill: speed of the last transfer that was completed, in 2³⁰ bytes per second as SGLang counts GB; 0 before
     /// (`kv_transfer_speed_gb_s`).
     pub transfer_gb_s: f64,
     /// Prefill: how long that transfer took from its first send on, in milliseconds (`kv_transfer_latency_ms`).

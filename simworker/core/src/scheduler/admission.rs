@@ -181,7 +181,8 @@ impl Scheduler {
     /// Lets the first of the queue into the batch if the budget allows it.
     fn offer(&mut self, at_ns: u64, budget: &mut Budget, parts: &mut Vec<Part>) -> Verdict {
         let Some(request) = self.waiting.front() else { return Verdict::Stop };
-        let mut hold = self.cache.acquire(request.to_match(&request.tokens()), request.namespace);
+        let spelled = request.spelled(self.cache.spelling());
+        let mut hold = self.cache.acquire(request.to_match(&spelled), request.namespace);
         let verdict = match self.config.prefill_max_requests {
             Some(most) if parts.len() >= most as usize => Verdict::Stop,
             _ => host_tier::offer(budget, &mut self.cache, request, &mut hold, parts.is_empty()),

@@ -32,10 +32,10 @@ impl Admitted {
     pub(crate) fn checkpoint(&mut self, cache: &mut KvCache) {
         let Self { request, hold } = self;
         let up_to = hold.kv_len().min(request.len() - 1);
-        let prompt_len = request.prompt.len();
+        let (prompt_len, spelling) = (request.prompt.len(), cache.spelling());
         cache.checkpoint(
             hold,
-            &request.tokens_with_kv(up_to),
+            request.spelled_with_kv(up_to, spelling).all(),
             up_to,
             prompt_len,
             request.namespace,
@@ -48,9 +48,15 @@ impl Admitted {
         let Self { request, hold } = self;
         let prompt_len = request.prompt.len();
         // Before the first token there is KV of a part of the prompt only.
-        let tokens = request.tokens_with_kv(hold.kv_len());
-        cache.finish(hold, &tokens, prompt_len, request.namespace, request.priority.unwrap_or_default());
-        drop(tokens);
+        let spelled = request.spelled_with_kv(hold.kv_len(), cache.spelling());
+        cache.finish(
+            hold,
+            spelled.all(),
+            prompt_len,
+            request.namespace,
+            request.priority.unwrap_or_default(),
+        );
+        drop(spelled);
         request.finish(at_ns, reason)
     }
 

@@ -1,14 +1,12 @@
 //! When events about blocks leave the engine.
 //!
-//! SGLang publishes them with its reports: after each prefill, at every 40th decode step, and when there is nothing to
-//! do. So in steady decode they lag behind what they tell of.
+//! SGLang publishes them with its reports: after each prefill, once in so many decode steps
+//! ([`decode_log_interval`](crate::EngineConfig::decode_log_interval)), and when there is nothing to do. So in steady
+//! decode they lag behind what they tell of.
 
 use super::Scheduler;
 use super::results::Hidden;
 use crate::request::Event;
-
-/// Decode steps between two reports (`--decode-log-interval`).
-const REPORT_STEPS: u64 = 40;
 
 impl Scheduler {
     /// Whether SGLang reports after these results.
@@ -16,7 +14,9 @@ impl Scheduler {
         match results {
             None => false,
             Some(hidden) if hidden.is_prefill() => true,
-            Some(_) => self.meters.totals.decode_steps.is_multiple_of(REPORT_STEPS),
+            Some(_) => {
+                self.meters.totals.decode_steps.is_multiple_of(u64::from(self.config.decode_log_interval))
+            }
         }
     }
 

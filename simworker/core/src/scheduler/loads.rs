@@ -1,5 +1,7 @@
 //! The figures of `/v1/loads`, and when SGLang takes them.
 
+use std::collections::BTreeMap;
+
 use super::{DecodeMoments, Scheduler};
 use crate::handoff::HandoffLoads;
 
@@ -24,7 +26,8 @@ pub struct EngineLoads {
     pub max_running: u64,
     /// `used_tokens` as a share of all.
     pub token_usage: f64,
-    /// Output tokens per second in the last interval of 40 decode steps; 0 when idle.
+    /// Output tokens per second in the last [interval](crate::EngineConfig::decode_log_interval) of decode steps; 0 when
+    /// idle.
     pub gen_throughput: f64,
     /// Share of the last prefill batch that was found in the cache.
     pub cache_hit_rate: f64,
@@ -32,8 +35,8 @@ pub struct EngineLoads {
     pub new_token_ratio: f64,
     /// Tokens with KV over the running requests.
     pub context_tokens: u64,
-    /// Requests thrown out of the batch for lack of KV between the last two reports (SGLang reports at each prefill and
-    /// every 40 decode steps).
+    /// Requests thrown out of the batch for lack of KV between the last two reports of throughput: one at each prefill
+    /// and one at the end of each interval.
     pub retracted_lately: u64,
     /// Tokens that are free, not even cached.
     pub free_tokens: u64,
@@ -47,8 +50,19 @@ pub struct EngineLoads {
     pub decode_moments: Option<DecodeMoments>,
     /// Tokens of KV on the host, and how many fit there; none without a second tier.
     pub host_tokens: Option<(u64, u64)>,
+    /// Routing keys in the decode batch, as of the last report at which all of it had one.
+    pub routing_keys: u64,
     /// The queues of the hand-off.
     pub handoff: HandoffLoads,
+}
+
+/// Requests of one priority.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueueCounts {
+    /// In the decode batch.
+    pub running: u64,
+    /// In the queue.
+    pub waiting: u64,
 }
 
 /// The load as an engine reports it: figures of one moment, which stay the same until SGLang would take new ones.
@@ -69,7 +83,12 @@ pub struct LoadReport {
 pub(super) struct Snapshots {
     last: Option<LoadReport>,
     decode_steps: u32,
+    /// Under priority scheduling: requests by priority; a priority that was there once stays, as in SGLang.
+    by_priority: BTreeMap<Option<i64>, QueueCounts>,
 }
+
+/// Most priorities that are told apart; requests of any further one are counted in the sums only.
+const MOST_PRIORITIES: usize = 256;
 
 // === impl Scheduler ===
 
@@ -100,8 +119,18 @@ impl Scheduler {
             total_prefill_busy_us: totals.prefill_busy_ns / 1000,
             decode_moments: meters.moments(),
             host_tokens: cache.host_usage(),
+            routing_keys: self.running().unique_routing_keys().unwrap_or_else(|| self.former_routing_keys()),
             handoff: self.handoff_loads(),
         }
+    }
+
+    fn former_routing_keys(&self) -> u64 {
+        self.snapshots.last.map_or(0, |report| report.loads.routing_keys)
+    }
+
+    /// The requests of each priority, as of the last report; none where priorities do not count.
+    pub(crate) fn reported_priorities(&self) -> &BTreeMap<Option<i64>, QueueCounts> {
+        &self.snapshots.by_priority
     }
 
     /// The last report; the load of the start before the first.
@@ -111,7 +140,23 @@ impl Scheduler {
 
     /// Takes the figures anew.
     pub(crate) fn take_snapshot(&mut self, at_ns: u64) {
-        self.snapshots = Snapshots { last: Some(LoadReport { at_ns, loads: self.loads() }), decode_steps: 0 };
+        self.snapshots.last = Some(LoadReport { at_ns, loads: self.loads() });
+        self.snapshots.decode_steps = 0;
+        if self.config.queue.priority.is_some() {
+            self.count_priorities();
+        }
+    }
+
+    fn count_priorities(&mut self) {
+        let mut counts = std::mem::take(&mut self.snapshots.by_priority);
+        counts.values_mut().for_each(|count| *count = QueueCounts::default());
+        for priority in self.running.priorities() {
+            count(&mut counts, priority, |count| count.running += 1);
+        }
+        for request in self.waiting.iter() {
+            count(&mut counts, request.priority, |count| count.waiting += 1);
+        }
+        self.snapshots.by_priority = counts;
     }
 
     /// The result of a decode step is about to be processed.
@@ -120,5 +165,15 @@ impl Scheduler {
         if self.snapshots.decode_steps >= self.config.load_report_steps {
             self.take_snapshot(at_ns);
         }
+    }
+}
+
+fn count(
+    counts: &mut BTreeMap<Option<i64>, QueueCounts>,
+    priority: Option<i64>,
+    add: impl FnOnce(&mut QueueCounts),
+) {
+    if counts.len() < MOST_PRIORITIES || counts.contains_key(&priority) {
+        add(counts.entry(priority).or_default());
     }
 }

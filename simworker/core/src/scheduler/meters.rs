@@ -6,8 +6,6 @@ use crate::handoff::Stage;
 use crate::request::{Event, FinishReason};
 use crate::time::Ticks;
 
-/// Decode steps between two reports (`--decode-log-interval`).
-const LOG_INTERVAL: u64 = 40;
 /// Decode steps that take so long say nothing about the hardware.
 const MOMENT_LIMIT_US: u64 = 2_000_000;
 
@@ -73,6 +71,8 @@ pub struct DecodeMoments {
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
     pub(crate) totals: EngineTotals,
+    /// Decode steps from one report to the next.
+    log_interval: u32,
     moments: DecodeMoments,
     after_decode: bool,
     /// Requests retracted since the last report, and as of it.
@@ -88,7 +88,7 @@ pub(crate) struct Meters {
 /// Throughput over a number of decode steps.
 #[derive(Debug, Default)]
 struct Interval {
-    steps: u64,
+    steps: u32,
     tokens: u64,
     began_ns: u64,
     /// Output tokens per second of the last complete interval.
@@ -96,6 +96,11 @@ struct Interval {
 }
 
 impl Meters {
+    /// With so many decode steps from one report to the next.
+    pub(crate) fn new(log_interval: u32) -> Self {
+        Self { log_interval, ..Self::default() }
+    }
+
     pub(crate) fn prefill(&mut self, computed: u64, cached: u64, span: Ticks) {
         self.prefill_busy += span;
         self.totals.prefill_steps += 1;
@@ -122,7 +127,7 @@ impl Meters {
             moments.batch_us += batch * us;
             moments.generated += tokens;
         }
-        if self.interval.add(tokens, at_ns) {
+        if self.interval.add(tokens, at_ns, self.log_interval) {
             self.report();
         }
     }
@@ -171,7 +176,7 @@ impl Meters {
         if computed + cached == 0 { 0.0 } else { cached as f64 / (computed + cached) as f64 }
     }
 
-    /// Output tokens per second in the last [`LOG_INTERVAL`] decode steps that were reported.
+    /// Output tokens per second in the last interval of decode steps that was reported.
     pub(crate) fn throughput(&self) -> f64 {
         self.interval.tok_s
     }
@@ -188,15 +193,15 @@ impl Meters {
 }
 
 impl Interval {
-    /// Counts a step; true when it completes an interval.
-    fn add(&mut self, tokens: u64, at_ns: u64) -> bool {
+    /// Counts a step; true when it completes an interval of `length` steps.
+    fn add(&mut self, tokens: u64, at_ns: u64, length: u32) -> bool {
         if self.began_ns == 0 {
             self.began_ns = at_ns;
             return false;
         }
         self.steps += 1;
         self.tokens += tokens;
-        if self.steps < LOG_INTERVAL {
+        if self.steps < length {
             return false;
         }
         let tok_s = self.tokens as f64 * 1e9 / (at_ns - self.began_ns).max(1) as f64;

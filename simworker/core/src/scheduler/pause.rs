@@ -1,6 +1,7 @@
 //! Standing still between two steps.
 
-use super::{Scheduler, Side};
+use super::results::leave;
+use super::{ABORTED, Scheduler, Side};
 use crate::request::Event;
 
 /// What becomes of running requests in a pause (`mode` of `/pause_generation`).
@@ -10,6 +11,8 @@ pub enum PauseMode {
     InPlace,
     /// They lose their KV and wait, as the last, to be prefilled with the outputs they have.
     Retract,
+    /// They have been aborted, and end with the step in progress, whatever their part in it.
+    Abort,
 }
 
 /// How far a pause has come.
@@ -40,11 +43,24 @@ impl Scheduler {
     pub(super) fn stand_still(&mut self, at_ns: u64, events: &mut Vec<Event>) {
         self.reveal(at_ns, events);
         self.receive();
-        if self.pause == Some(Pause::Begins(PauseMode::Retract)) {
-            self.retract_all(at_ns, events);
+        match self.pause {
+            Some(Pause::Begins(PauseMode::Retract)) => self.retract_all(at_ns, events),
+            Some(Pause::Begins(PauseMode::Abort)) => self.end_all(at_ns, events),
+            Some(Pause::Begins(PauseMode::InPlace) | Pause::Lasts) | None => {}
         }
         self.pause = Some(Pause::Lasts);
         self.flush_kv_events(at_ns, events);
+    }
+
+    /// Ends what is not in the queue. No step would do it: nothing is in one any more.
+    fn end_all(&mut self, at_ns: u64, events: &mut Vec<Event>) {
+        let mut left = self.running.take_all(&mut self.cache);
+        left.extend(self.chunked.take());
+        for mut admitted in left {
+            admitted.request.stop.get_or_insert(ABORTED);
+            leave(admitted, &mut self.side, &mut self.cache, &mut self.meters, at_ns, events);
+        }
+        self.full = false;
     }
 
     /// A prefill engine keeps the request that it is in the middle of, as its KV is on its way. A decode engine would

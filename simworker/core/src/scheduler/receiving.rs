@@ -117,7 +117,9 @@ impl Scheduler {
     /// Takes slots for the first `tokens` of a request, which fit.
     fn take_slots_for(&mut self, request: Request, tokens: usize) -> Admitted {
         self.running.settle(&mut self.cache);
-        let mut hold = self.cache.acquire(&request.prompt, request.namespace);
+        let spelled = request.prompt.spelled(0, self.cache.spelling());
+        let mut hold = self.cache.acquire(spelled.all(), request.namespace);
+        drop(spelled);
         hold.set_names(request.names.clone());
         let lacking = tokens - hold.kv_len();
         self.cache.evict_to_free(self.cache.extend_cost(&hold, lacking));
@@ -258,7 +260,10 @@ impl Scheduler {
         let (request, stage) = if let Some(request) = receiver.prealloc.take(id) {
             (request, Stage::DecodeHandshake)
         } else if let Some(admitted) = receiver.transfers.take(id) {
-            (admitted.withdraw(&mut self.cache), Stage::DecodeTransfer)
+            // SGLang takes slots only after the handshake; who was never found has not shaken hands.
+            let is_found = fault != HandoffFault::Unreached;
+            let stage = if is_found { Stage::DecodeTransfer } else { Stage::DecodeHandshake };
+            (admitted.withdraw(&mut self.cache), stage)
         } else {
             return false;
         };

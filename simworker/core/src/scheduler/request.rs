@@ -1,11 +1,12 @@
 //! A request as the scheduler carries it, from the queue to its end.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use protocol::tokenizer::{Token, block_token, reply_block};
+use protocol::tokenizer::Token;
 
+use crate::cache::{Sequence, Spelling};
 use crate::namespace::CacheNames;
+use crate::prompt::{Prompt, Spelled};
 use crate::request::{Event, FinishReason, RequestId, Submit};
 
 /// SGLang counts no more than this of a reply that is still to come when it admits requests.
@@ -15,7 +16,7 @@ const MOST_RESERVED: u32 = 4096;
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) id: RequestId,
-    pub(crate) prompt: Arc<[Token]>,
+    pub(crate) prompt: Prompt,
     /// The most that the reply may have, by which it is reserved for.
     pub(crate) max_new: u32,
     /// What it will have: less if it ends by itself.
@@ -97,21 +98,25 @@ impl Request {
         self.prompt.len() + self.produced as usize
     }
 
-    /// The tokens of prompt and outputs so far.
-    pub(crate) fn tokens(&self) -> Cow<'_, [Token]> {
-        self.tokens_with(self.produced)
+    /// Prompt and outputs so far, spelled for the cache.
+    pub(crate) fn spelled(&self, spelling: Spelling) -> Spelled<'_> {
+        self.prompt.spelled(self.produced, spelling)
     }
 
-    /// The tokens of the prompt and of so much of the reply that `kv_len` tokens are covered. The last output has no KV as
-    /// it was never fed back, unless its end came as a surprise.
-    pub(crate) fn tokens_with_kv(&self, kv_len: usize) -> Cow<'_, [Token]> {
-        self.tokens_with(kv_len.saturating_sub(self.prompt.len()) as u32)
+    /// The prompt and so much of the reply that `kv_len` tokens are covered. The last output has no KV as it was never fed
+    /// back, unless its end came as a surprise.
+    pub(crate) fn spelled_with_kv(&self, kv_len: usize, spelling: Spelling) -> Spelled<'_> {
+        self.prompt.spelled(kv_len.saturating_sub(self.prompt.len()) as u32, spelling)
     }
 
-    /// The part of `tokens` that a match may look at: the last one of it is left to be computed.
-    pub(crate) fn to_match<'a>(&self, tokens: &'a [Token]) -> &'a [Token] {
-        let most = self.match_limit.map_or(usize::MAX, |limit| limit as usize + 1);
-        &tokens[..tokens.len().min(most)]
+    /// The part of what is spelled that a match may look at: the last token of it is left to be computed.
+    pub(crate) fn to_match<'a>(&self, spelled: &'a Spelled<'_>) -> Sequence<'a> {
+        spelled.first(self.match_limit.map_or(usize::MAX, |limit| limit as usize + 1))
+    }
+
+    /// The first `count` tokens of prompt and outputs so far, if there are so many.
+    pub(crate) fn head(&self, count: usize) -> Option<Vec<Token>> {
+        self.prompt.head(count, self.produced)
     }
 
     /// Whether log probabilities of the prompt are asked for: only that limits what is looked up.
@@ -127,17 +132,6 @@ impl Request {
     /// Tokens that a prefill has to compute after what was last found in the cache.
     pub(crate) fn prefill_work(&self) -> u64 {
         (self.len() as u64).saturating_sub(self.matched).max(1)
-    }
-
-    fn tokens_with(&self, outputs: u32) -> Cow<'_, [Token]> {
-        if outputs == 0 {
-            return Cow::Borrowed(&self.prompt);
-        }
-        let reply = reply_block(&self.prompt);
-        let mut tokens = Vec::with_capacity(self.prompt.len() + outputs as usize);
-        tokens.extend_from_slice(&self.prompt);
-        tokens.extend((0..outputs).map(|i| block_token(reply, i)));
-        Cow::Owned(tokens)
     }
 
     /// Prompt tokens found in the cache when it was first scheduled; 0 before.

@@ -236,6 +236,7 @@ pub(super) fn tell_token(admitted: &mut Admitted, at_ns: u64, events: &mut Vec<E
             at_ns,
             cached_tokens: request.cached_tokens(),
             host_tokens: request.host_tokens(),
+            queue_ns: request.first_run.map_or(0, |run| run.queue_ns),
         },
         _ => Event::Step { at_ns, gap_ns: at_ns - request.token_ns, tokens: 1 },
     });
@@ -243,7 +244,7 @@ pub(super) fn tell_token(admitted: &mut Admitted, at_ns: u64, events: &mut Vec<E
 }
 
 /// What comes after a prefill that gave the only token, or was cut short: the end, or the way to the decode side.
-fn leave(
+pub(super) fn leave(
     mut admitted: Admitted,
     side: &mut Side,
     cache: &mut KvCache,

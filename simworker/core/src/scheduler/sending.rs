@@ -77,11 +77,12 @@ impl Sender {
         self.bootstrap.len() + self.in_flight.len()
     }
 
-    /// GB per second and milliseconds of the last transfer that was completed.
+    /// GiB per second, which SGLang calls GB, and milliseconds of the last transfer that was completed.
     pub(super) fn last_transfer(&self) -> (f64, f64) {
         let Some(Arrival { span, tokens, .. }) = self.last else { return (0.0, 0.0) };
         let span_ns = span.ns().max(1) as f64;
-        (tokens as f64 * self.kv_bytes_per_token / span_ns, span_ns / 1e6)
+        let gib = tokens as f64 * self.kv_bytes_per_token / f64::from(1 << 30);
+        (gib / (span_ns / 1e9), span_ns / 1e6)
     }
 
     /// `computing` requests may have sent something.
@@ -144,7 +145,8 @@ impl Scheduler {
         let Request { id, room, .. } = admitted.request;
         let cached_tokens = admitted.request.cached_tokens();
         if let Some(room) = room {
-            events.push(Event::KvSent { id, room, at_ns: now_ns, cached_tokens });
+            let (tokens, span_ns) = (arrival.tokens, arrival.span.ns());
+            events.push(Event::KvSent { id, room, at_ns: now_ns, cached_tokens, tokens, span_ns });
         }
         self.finish(admitted, now_ns, events);
     }

@@ -109,11 +109,15 @@ impl WaitingQueue {
     }
 
     /// The request that gives way when the queue is full and one of `priority` comes: the one with the worst priority, the
-    /// latest among equals. None if it is not worse than the one that comes.
+    /// latest to enter the queue among equals, whatever the order of the queue (SGLang's `_abort_on_queued_limit`). None if
+    /// it is not worse than the one that comes.
     pub(crate) fn worst(&self, priorities: PriorityConfig, priority: Option<i64>) -> Option<RequestId> {
-        let place = |request: &&Request| priorities.rank(request.priority);
-        let worst = self.iter().max_by_key(place)?;
-        (priorities.rank(priority) < place(&worst)).then_some(worst.id)
+        let queued = self.queue.iter().map(|request| (request.entered, request));
+        // They will enter after all others, in this order.
+        let held_back = (self.entered + 1..).zip(&self.arrivals);
+        let place = |(entered, request): &(u64, &Request)| (priorities.rank(request.priority), *entered);
+        let (_, worst) = queued.chain(held_back).max_by_key(place)?;
+        (priorities.rank(priority) < priorities.rank(worst.priority)).then_some(worst.id)
     }
 
     /// By what it is ordered.

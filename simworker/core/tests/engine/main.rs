@@ -3,9 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "this is a test")]
 
 mod handoff;
+#[path = "../mirror/mod.rs"]
+mod mirror;
+mod mirrors;
 mod mixed;
 mod pause;
 mod priority;
+mod reports;
 mod scheduling;
 mod stops;
 mod support;

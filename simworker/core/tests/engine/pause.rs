@@ -1,6 +1,8 @@
 //! Pauses, slowed steps, and reports of the load.
 
-use simworker_core::{Engine, EngineConfig, Event, Pace, PauseMode, RequestId};
+use simworker_core::{
+    DpConfig, Engine, EngineConfig, Event, FinishReason, Pace, PauseMode, PrefillInterval, Ranks, RequestId,
+};
 
 use crate::support::{a100, end, first_ns, request, run, submit};
 
@@ -89,6 +91,59 @@ fn aborting_all_ends_everything() {
     assert_eq!(end(&events, 1).at_ns, 400_000_000);
     finish(&mut engine, &mut events);
     assert!(end(&events, 0).at_ns < 420_000_000);
+}
+
+#[test]
+fn a_pause_that_aborts_leaves_nobody_behind() {
+    // A prompt between two of its parts, of which a decode step comes first; one that runs; and one that waits.
+    let queue = PrefillInterval { steps: 4, ..PrefillInterval::default() };
+    for overlap in [false, true] {
+        for at_ns in (0..60).map(|ms| 600_000_000 + ms * 20_000_000) {
+            let config = EngineConfig { prefill_interval: queue, overlap, max_running: 2, ..a100() };
+            let mut engine = Engine::new(config).unwrap();
+            let mut events = Vec::new();
+            engine.submit(0, request(0, &[(1, 100)], 4_000), &mut events).unwrap();
+            engine.submit(500_000_000, request(1, &[(2, 60_000)], 10), &mut events).unwrap();
+            engine.submit(500_000_001, request(2, &[(3, 100)], 10), &mut events).unwrap();
+            engine.advance(at_ns, &mut events);
+            engine.pause(at_ns, PauseMode::Abort, &mut events);
+            engine.submit(at_ns + 1, request(3, &[(4, 50)], 3), &mut events).unwrap();
+            engine.advance(at_ns + LATER_NS, &mut events);
+            engine.check().unwrap();
+            for id in 0..3 {
+                let end = end(&events, id);
+                assert!(
+                    matches!(end.reason, FinishReason::Abort { .. }),
+                    "{id} at {at_ns}: {:?}",
+                    end.reason
+                );
+            }
+            assert_eq!((engine.loads().waiting, engine.loads().running), (1, 0), "the new one waits");
+            assert!(engine.flush(), "nobody holds KV");
+            engine.resume(at_ns + LATER_NS, &mut events);
+            finish(&mut engine, &mut events);
+            assert_eq!(end(&events, 3).outputs, 3);
+        }
+    }
+}
+
+#[test]
+fn ranks_are_flushed_all_or_none() {
+    let mut ranks = Ranks::new(a100(), DpConfig { size: 2, ..DpConfig::default() }).unwrap();
+    let mut events = Vec::new();
+    ranks.submit(0, request(0, &[(1, 100)], 1), Some(0), &mut events).unwrap();
+    ranks.submit(0, request(1, &[(2, 100)], 1_000), Some(1), &mut events).unwrap();
+    ranks.advance(400_000_000, &mut events);
+    ranks.pause(400_000_000, PauseMode::InPlace, &mut events);
+    ranks.advance(500_000_000, &mut events);
+    let cached = ranks.loads(0).evictable_tokens;
+    assert!(cached > 0);
+    assert!(!ranks.flush(), "the second rank has a request that holds KV");
+    assert_eq!(ranks.loads(0).evictable_tokens, cached, "nothing was done");
+    ranks.pause(500_000_000, PauseMode::Retract, &mut events);
+    ranks.advance(500_000_000, &mut events);
+    assert!(ranks.flush());
+    assert_eq!(ranks.loads(0).evictable_tokens, 0);
 }
 
 #[test]

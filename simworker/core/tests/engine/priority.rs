@@ -1,7 +1,7 @@
 //! Who is more important, and who is here for too long.
 
 use simworker_core::{
-    Engine, EngineConfig, Event, FinishReason, PriorityConfig, QueueConfig, Refusal, Submit,
+    Engine, EngineConfig, Event, FinishReason, PriorityConfig, QueueConfig, Refusal, Schedule, Submit,
 };
 
 use crate::support::{a100, end, first_ns, request, run, submit};
@@ -156,4 +156,45 @@ fn who_runs_too_long_ends_with_its_next_token() {
     // So does a prompt that takes too long.
     let events = run(timeouts(None, Some(200_000_000)), &vec![submit(0, request(0, &[(1, 60_000)], 5))]);
     assert_eq!((end(&events, 0).reason, end(&events, 0).outputs), (gone.reason, 0));
+}
+
+#[test]
+fn whatever_the_order_of_the_queue_the_latest_of_the_least_important_gives_way() {
+    let mut tried = Vec::new();
+    for (schedule, overlap) in
+        Schedule::ALL.into_iter().flat_map(|schedule| [(schedule, false), (schedule, true)])
+    {
+        let config = EngineConfig {
+            max_queued: Some(5),
+            schedule,
+            overlap,
+            ..config(PriorityConfig { preempts_above: Some(1_000), ..PriorityConfig::default() })
+        };
+        let Ok(mut engine) = Engine::new(config) else { continue };
+        tried.push(schedule.label());
+        let mut events = Vec::new();
+        engine.submit(0, ranked(0, Some(0), 500), &mut events).unwrap();
+        engine.advance(0, &mut events);
+        // The longest reply is in the middle and the shortest comes first, so that no order is that of arrival.
+        for (id, priority, max_new) in [(1, 3, 5), (2, 3, 90), (3, 3, 30), (4, 7, 60), (5, 3, 50)] {
+            engine.submit(1, ranked(id, Some(priority), max_new), &mut events).unwrap();
+        }
+        // Passes that put the queue in order.
+        while engine.loads().running == 0 || engine.totals().generated_tokens < 5 {
+            let due = engine.next_deadline().unwrap();
+            engine.advance(due, &mut events);
+        }
+        let now_ns = events.iter().map(Event::at_ns).max().unwrap();
+        let mut gone = Vec::new();
+        for id in 10..14 {
+            let mut news = Vec::new();
+            engine.submit(now_ns + 1, ranked(id, Some(9), 5), &mut news).unwrap();
+            gone.extend(news.iter().filter_map(|event| match event {
+                Event::Finish { id, reason: FinishReason::Error { status: 503, .. }, .. } => Some(id.0),
+                _ => None,
+            }));
+        }
+        assert_eq!(gone, [5, 3, 2, 1], "{schedule:?}, overlap {overlap}");
+    }
+    assert_eq!(tried, ["fcfs", "fcfs", "lof", "lof"], "the orders that priorities go with");
 }

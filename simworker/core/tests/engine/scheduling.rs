@@ -74,7 +74,7 @@ fn one_batch_computes_a_shared_prefix_for_each_and_keeps_it_once() {
 #[test]
 fn outputs_are_cached_at_the_end_and_reports_say_what_was_found_first() {
     let first = request(0, &[(1, 300)], 50);
-    let reply = protocol::tokenizer::reply_block(&first.prompt);
+    let reply = protocol::tokenizer::reply_block(&first.prompt.tokens());
     let script = vec![submit(0, first), submit(LATER_NS, request(1, &[(1, 300), (reply, 50), (2, 20)], 5))];
     let events = run(a100(), &script);
     assert_eq!(end(&events, 1).cached, 300 + 49, "the last output has no KV");

@@ -75,8 +75,9 @@ fn it_begins_and_a_flush_ends_with_nothing() {
 
 #[test]
 fn prompts_are_told_after_their_prefill_and_replies_at_the_next_report() {
-    for overlap in [false, true] {
-        let mut engine = Engine::new(EngineConfig { overlap, page_size: 4, ..config() }).unwrap();
+    for (overlap, decode_log_interval) in [(false, 40), (true, 40), (false, 7)] {
+        let config = EngineConfig { overlap, decode_log_interval, page_size: 4, ..config() };
+        let mut engine = Engine::new(config).unwrap();
         let mut events = Vec::new();
         let (short, long) = (prompt(1, 10), prompt(2, 8));
         engine.submit(1, request(0, &short, 11), &mut events).unwrap();
@@ -106,7 +107,8 @@ fn prompts_are_told_after_their_prefill_and_replies_at_the_next_report() {
         assert_eq!(told[0].1, [KvEvent::Cleared]);
         assert_eq!(Some(told[1].0), first);
         assert_eq!(stored(&told[1].1).len(), 2, "two prompts, no common beginning");
-        assert_eq!(told[2].0, steps[39], "the first reply ended at step 10");
+        let report = if decode_log_interval == 7 { 14 } else { 40 };
+        assert_eq!(told[2].0, steps[report - 1], "the first reply ended at step 10");
         assert!(end(0) < told[2].0);
         let reply = reply_block(&short);
         let sequence: Vec<Token> =

@@ -85,7 +85,7 @@ impl Args {
             stream_interval: wire.stream_interval,
             incremental_streaming_output: wire.incremental_streaming_output,
             enable_cache_report: wire.enable_cache_report,
-            wire: wire.resolve(self.instant),
+            wire: wire.resolve(self.instant, self.schedule.default_priority_value),
             request_overhead_ns: live
                 .request_overhead_ns
                 .or(request_overhead_ns)
@@ -113,6 +113,11 @@ impl Args {
             return Err("--enable-hierarchical-cache and --disable-radix-cache exclude each other; leave one of them out"
                 .into());
         }
+        if self.instant && self.kv_events().is_some() {
+            return Err("--kv-events-config and --instant exclude each other: without an engine there is nothing to publish; \
+                        leave one of them out"
+                .into());
+        }
         match self.kv_events() {
             Some(config) => config
                 .check_ports(self.workers * self.dp_size)
@@ -132,6 +137,7 @@ impl Args {
         };
         let defaults = EngineConfig::of(&chosen);
         EngineConfig {
+            context_len: schedule.context_length.unwrap_or(preset.context_len),
             page_size: cache.page_size.or(page_size).unwrap_or(defaults.page_size),
             schedule: schedule.schedule_policy,
             queue: schedule.queue(),
@@ -148,6 +154,7 @@ impl Args {
             conservativeness: schedule.schedule_conservativeness,
             overlap: !schedule.disable_overlap_schedule,
             load_report_steps: schedule.load_snapshot_publish_interval,
+            decode_log_interval: schedule.decode_log_interval,
             // Every token is delivered when it is made.
             pace: Pace::Step,
             role: self.disaggregation_mode,

@@ -44,6 +44,9 @@ pub(super) struct ScheduleArgs {
     /// Priorities of requests count; with --schedule-policy fcfs or lof only. A request without one is the last.
     #[arg(long)]
     enable_priority_scheduling: bool,
+    /// With --enable-priority-scheduling, the priority of requests that name none [default: none, which is the last].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(in crate::cli) default_priority_value: Option<i64>,
     /// Requests with small priorities go first, not those with large ones.
     #[arg(long)]
     schedule_low_priority_values_first: bool,
@@ -71,6 +74,10 @@ pub(super) struct ScheduleArgs {
     /// Decode steps from one report of the load to the next; prefill steps and idle workers report at once.
     #[arg(long, value_name = "N", default_value_t = defaults().load_report_steps)]
     pub(in crate::cli) load_snapshot_publish_interval: u32,
+    /// Decode steps from one report of throughput and of KV events to the next; prefill steps and idle workers report at
+    /// once.
+    #[arg(long, value_name = "N", default_value_t = defaults().decode_log_interval)]
+    pub(in crate::cli) decode_log_interval: u32,
     /// Decode steps between two prefill steps; 0 prefills whenever it can.
     #[arg(long, value_name = "N", default_value_t = 0)]
     prefill_decode_interval: u32,

@@ -38,7 +38,7 @@ fn flags_of_the_queue_reach_the_engine() {
     let engine = resolve(
         "--schedule-policy lof --enable-priority-scheduling --schedule-low-priority-values-first \
          --priority-scheduling-preemption-threshold 3 --random-seed 7 --waiting-timeout 2s --running-timeout 1m \
-         --load-snapshot-publish-interval 1 --enable-mixed-chunk --prefill-max-requests 4 --prefill-decode-interval 5 \
+         --load-snapshot-publish-interval 1 --decode-log-interval 7 --enable-mixed-chunk --prefill-max-requests 4 --prefill-decode-interval 5 \
          --prefill-decode-interval-min-bs 2 --abort-on-priority-when-disabled",
     )
     .worker
@@ -52,7 +52,7 @@ fn flags_of_the_queue_reach_the_engine() {
     };
     assert_eq!((engine.schedule, engine.queue), (Schedule::Lof, queue));
     assert_eq!((engine.mixed_chunk, engine.prefill_max_requests), (true, Some(4)));
-    assert_eq!(engine.load_report_steps, 1);
+    assert_eq!((engine.load_report_steps, engine.decode_log_interval), (1, 7));
     assert_eq!(engine.prefill_interval, PrefillInterval { steps: 5, min_batch: 2 });
     let priority = resolve("--enable-priority-scheduling --disable-priority-preemption").worker.engine.queue;
     assert_eq!(priority.priority.unwrap().preempts_above, None);
@@ -189,7 +189,8 @@ fn what_clients_see_is_sglangs_by_default_and_can_be_had_otherwise() {
     let expected = WireConfig { health: Health::Generation, enable_metrics: false, ..WireConfig::mock() };
     assert_eq!(plain, expected);
     let flags = "--compat older --health-at-once --enable-metrics --api-key k --admin-api-key a --enable-http2 \
-        --http2-max-concurrent-streams 8 --allow-auto-truncate --is-embedding --tool-call-parser llama3";
+        --http2-max-concurrent-streams 8 --allow-auto-truncate --is-embedding --tool-call-parser llama3 \
+        --stream-response-default-include-usage --default-priority-value -3 --tokenizer-path t --load-format dummy --tp 4";
     let expected = WireConfig {
         compat: Compat::Older,
         health: Health::AtOnce,
@@ -199,6 +200,11 @@ fn what_clients_see_is_sglangs_by_default_and_can_be_had_otherwise() {
         http2: Some(Http2Config { max_concurrent_streams: 8 }),
         allow_auto_truncate: true,
         is_embedding: true,
+        stream_include_usage: true,
+        default_priority: Some(-3),
+        tokenizer_path: Some("t".into()),
+        load_format: "dummy".into(),
+        tp_size: Some(4),
         reasoning_parser: None,
         tool_call_parser: Some("llama3".into()),
     };

@@ -46,6 +46,19 @@ pub(super) struct WireArgs {
     /// The model makes vectors: /v1/embeddings, /v1/rerank, /v1/classify and /encode.
     #[arg(long)]
     pub(in crate::cli) is_embedding: bool,
+    /// Streams of the OpenAI routes tell the usage also when nobody asks for it.
+    #[arg(long)]
+    pub(in crate::cli) stream_response_default_include_usage: bool,
+    /// Shown in /model_info; nothing is read [default: --model-path].
+    #[arg(long, value_name = "NAME")]
+    pub(in crate::cli) tokenizer_path: Option<String>,
+    /// Shown in /model_info; nothing is loaded.
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub(in crate::cli) load_format: String,
+    /// Shown in /server_info; times and KV are those of --preset [default: the preset's GPUs].
+    #[arg(long, aliases = ["tensor-parallel-size", "tp"], value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub(in crate::cli) tp_size: Option<u32>,
     /// Shown in /model_info; nothing is parsed.
     #[arg(long, value_name = "NAME")]
     pub(in crate::cli) reasoning_parser: Option<String>,
@@ -60,20 +73,30 @@ pub(super) struct WireArgs {
     pub(in crate::cli) served_model_name: Option<String>,
 }
 
+/// An empty key is none, as in SGLang.
+fn key(typed: Option<&String>) -> Option<String> {
+    typed.filter(|key| !key.is_empty()).cloned()
+}
+
 impl WireArgs {
     /// What was typed, resolved. A worker that answers without an engine has none to wait for.
-    pub(in crate::cli) fn resolve(&self, is_instant: bool) -> WireConfig {
+    pub(in crate::cli) fn resolve(&self, is_instant: bool, default_priority: Option<i64>) -> WireConfig {
         let at_once = self.health_at_once || is_instant;
         let http2 = Http2Config { max_concurrent_streams: self.http2_max_concurrent_streams };
         WireConfig {
             compat: self.compat,
             health: if at_once { Health::AtOnce } else { Health::Generation },
             enable_metrics: self.enable_metrics,
-            api_key: self.api_key.clone(),
-            admin_api_key: self.admin_api_key.clone(),
+            api_key: key(self.api_key.as_ref()),
+            admin_api_key: key(self.admin_api_key.as_ref()),
             http2: self.enable_http2.then_some(http2),
             allow_auto_truncate: self.allow_auto_truncate,
             is_embedding: self.is_embedding,
+            stream_include_usage: self.stream_response_default_include_usage,
+            default_priority,
+            tokenizer_path: self.tokenizer_path.clone(),
+            load_format: self.load_format.clone(),
+            tp_size: self.tp_size,
             reasoning_parser: self.reasoning_parser.clone(),
             tool_call_parser: self.tool_call_parser.clone(),
         }

@@ -6,29 +6,32 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use bytes::Bytes;
 use protocol::embedding::{RerankEntry, ScoreResponse, usage};
 use protocol::tokenizer::{Token, encode};
 use protocol::view::Prompt;
 use serde::Deserialize;
 
 use super::{Prefilled, check_model, meta};
+use crate::http::body::WholeBody;
 use crate::http::failure::{Api, Failure};
 use crate::http::fields::Fields;
-use crate::http::{json, openai};
+use crate::http::{json, limits, openai};
 use crate::vectors::{fit, log_probability, logits, softmax};
 use crate::worker::Worker;
 
-pub(super) async fn rerank(State(worker): State<Arc<Worker>>, headers: HeaderMap, body: Bytes) -> Response {
-    let answer = answer_rerank(&worker, &headers, &body).await;
-    answer.unwrap_or_else(|failure| failure.response(Api::OpenAi))
+pub(super) async fn rerank(
+    State(worker): State<Arc<Worker>>,
+    headers: HeaderMap,
+    WholeBody(body): WholeBody,
+) -> Response {
+    Api::OpenAi.respond(answer_rerank(&worker, &headers, &body).await)
 }
 
 async fn answer_rerank(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
-    openai::check_content_type(headers)?;
-    let fields = Fields::parse(body)?;
-    let query = required::<String>(&fields, "query")?;
-    let documents = required::<Vec<String>>(&fields, "documents")?;
+    let fields = openai::fields(headers, body)?;
+    let query = required::<Content>(&fields, "query")?.text();
+    let documents: Vec<String> =
+        required::<Vec<Content>>(&fields, "documents")?.into_iter().map(Content::text).collect();
     let top_n: Option<i64> = fields.get("top_n")?;
     if top_n.is_some_and(|most| most < 1) {
         return Err(Failure::schema("top_n: Value error, Value must be greater than 0."));
@@ -36,7 +39,9 @@ async fn answer_rerank(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -
     check_texts(&query, &documents)?;
     check_model(worker)?;
     let with_documents = fields.get("return_documents")?.unwrap_or(true);
-    let pair = |document: &String| [encode(&query), encode(document)].concat();
+    let query = encode(&query);
+    check_size(query.len(), documents.iter().map(String::len))?;
+    let pair = |document: &String| [query.as_slice(), &encode(document)].concat();
     let prompt = Prompt::TokenLists(documents.iter().map(pair).collect());
     let prefilled = Prefilled::run(worker, headers, &fields, prompt).await?;
     let mut entries: Vec<RerankEntry<'_>> = (0..)
@@ -52,6 +57,29 @@ async fn answer_rerank(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -
     entries.sort_by(|a, b| b.score.total_cmp(&a.score));
     entries.truncate(top_n.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX));
     Ok(json(&entries))
+}
+
+/// A text, or parts of which those that are text count.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+#[derive(Debug, Deserialize)]
+struct Part {
+    #[serde(default)]
+    text: String,
+}
+
+impl Content {
+    fn text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Parts(parts) => parts.into_iter().map(|part| part.text).collect(),
+        }
+    }
 }
 
 fn required<T: for<'a> Deserialize<'a>>(fields: &Fields<'_>, key: &str) -> Result<T, Failure> {
@@ -100,14 +128,16 @@ enum Labels {
     Own(Vec<Vec<i64>>),
 }
 
-pub(super) async fn score(State(worker): State<Arc<Worker>>, headers: HeaderMap, body: Bytes) -> Response {
-    let answer = answer_score(&worker, &headers, &body).await;
-    answer.unwrap_or_else(|failure| failure.response(Api::OpenAi))
+pub(super) async fn score(
+    State(worker): State<Arc<Worker>>,
+    headers: HeaderMap,
+    WholeBody(body): WholeBody,
+) -> Response {
+    Api::OpenAi.respond(answer_score(&worker, &headers, &body).await)
 }
 
 async fn answer_score(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
-    openai::check_content_type(headers)?;
-    let fields = Fields::parse(body)?;
+    let fields = openai::fields(headers, body)?;
     let makes_text = !worker.config.wire.is_embedding;
     let with_softmax: bool = fields.get_or_default("apply_softmax")?;
     let with_logprobs: bool = fields.get_or_default("return_token_logprobs")?;
@@ -153,11 +183,29 @@ async fn answer_score(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) ->
     }))
 }
 
+/// Bounds what is made of a query of so many tokens, or bytes, and of texts of so many.
+fn check_size(query: usize, texts: impl ExactSizeIterator<Item = usize>) -> Result<(), Failure> {
+    let pairs = texts.len() as u64;
+    limits::check("requests in a body", pairs, limits::MAX_REQUESTS)?;
+    let tokens = texts.map(|text| text as u64).sum::<u64>() + query as u64 * pairs;
+    limits::check("tokens of queries and texts", tokens, limits::MAX_PAIRED_TOKENS)
+}
+
 /// The tokens of the query and of an item in a row, for each item.
 fn pairs(query: Option<Query>, items: Items, item_first: bool) -> Result<Vec<Vec<Token>>, Failure> {
     let in_order = |query: &str, item: &str| {
         encode(&if item_first { format!("{item}{query}") } else { format!("{query}{item}") })
     };
+    let before = match &query {
+        None => 0,
+        Some(Query::Text(text)) => text.len(),
+        Some(Query::Tokens(tokens)) => tokens.len(),
+    };
+    match &items {
+        Items::One(item) => check_size(before, [item.len()].into_iter())?,
+        Items::Texts(items) => check_size(before, items.iter().map(String::len))?,
+        Items::Lists(items) => check_size(before, items.iter().map(Vec::len))?,
+    }
     Ok(match (query, items) {
         (None, Items::One(item)) => vec![encode(&item)],
         (None, Items::Texts(items)) => items.iter().map(|item| encode(item)).collect(),
@@ -186,7 +234,11 @@ fn each(labels: Labels, items: usize) -> Result<Vec<Vec<Token>>, Failure> {
         Labels::Same(labels) if labels.is_empty() => {
             return Err(Failure::bad_request("label_token_ids must be a nonempty list"));
         }
-        Labels::Same(labels) => vec![labels; items],
+        Labels::Same(labels) => {
+            let asked = labels.len() as u64 * items as u64;
+            limits::check("log-probabilities in the answers to a body", asked, limits::MAX_LOGPROBS)?;
+            vec![labels; items]
+        }
         Labels::Own(lists) if lists.len() != items => {
             return Err(Failure::bad_request("label_token_ids must have one list per item"));
         }

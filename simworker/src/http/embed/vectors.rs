@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use bytes::Bytes;
 use protocol::embedding::{
     ClassifyData, ClassifyResponse, Embedding, EmbeddingObject, EmbeddingResponse, Encoded, usage,
 };
@@ -13,9 +12,10 @@ use protocol::view::{Dialect, RequestView};
 
 use super::{Prefilled, check_model, input, meta};
 use crate::clock::unix_seconds;
+use crate::http::body::WholeBody;
 use crate::http::failure::{Api, Failure};
 use crate::http::fields::Fields;
-use crate::http::{json, openai};
+use crate::http::{json, large, openai};
 use crate::mailbox::Figures;
 use crate::ticket::Ticket;
 use crate::vectors::{DIMENSIONS, logits, softmax, unit};
@@ -24,10 +24,9 @@ use crate::worker::Worker;
 pub(super) async fn embeddings(
     State(worker): State<Arc<Worker>>,
     headers: HeaderMap,
-    body: Bytes,
+    WholeBody(body): WholeBody,
 ) -> Response {
-    let answer = answer_embeddings(&worker, &headers, &body).await;
-    answer.unwrap_or_else(|failure| failure.response(Api::OpenAi))
+    Api::OpenAi.respond(answer_embeddings(&worker, &headers, &body).await)
 }
 
 async fn answer_embeddings(
@@ -35,8 +34,7 @@ async fn answer_embeddings(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Result<Response, Failure> {
-    openai::check_content_type(headers)?;
-    let fields = Fields::parse(body)?;
+    let fields = openai::fields(headers, body)?;
     let format: Option<String> = fields.get("encoding_format")?;
     let spell: fn(Vec<f32>) -> Embedding = match format.as_deref() {
         None | Some("float") => Embedding::Floats,
@@ -50,17 +48,27 @@ async fn answer_embeddings(
     check_model(worker)?;
     let dimensions = dimensions(&fields)?;
     let prefilled = Prefilled::run(worker, headers, &fields, prompt).await?;
-    let object = |(index, (ticket, _)): (usize, &(Ticket, Figures))| EmbeddingObject {
-        embedding: spell(unit(&ticket.prompt, dimensions)),
-        index,
-        object: "embedding",
+    let inputs = prefilled.inputs.len();
+    let model = worker.config.model_path.clone();
+    let write = move || {
+        let object = |(index, (ticket, _)): (usize, &(Ticket, Figures))| EmbeddingObject {
+            embedding: spell(unit(&ticket.prompt, dimensions)),
+            index,
+            object: "embedding",
+        };
+        json(&EmbeddingResponse {
+            data: prefilled.inputs.iter().enumerate().map(object).collect(),
+            model: &model,
+            object: "list",
+            usage: usage(prefilled.tokens()),
+        })
     };
-    Ok(json(&EmbeddingResponse {
-        data: prefilled.inputs.iter().enumerate().map(object).collect(),
-        model: &worker.config.model_path,
-        object: "list",
-        usage: usage(prefilled.tokens()),
-    }))
+    Ok(if are_few(inputs) { write() } else { large::apart(async move { write() }).await })
+}
+
+/// Whether so many vectors are written in a few milliseconds.
+fn are_few(inputs: usize) -> bool {
+    inputs <= 64
 }
 
 /// Numbers of a vector: all there are, or fewer.
@@ -71,9 +79,12 @@ fn dimensions(fields: &Fields<'_>) -> Result<usize, Failure> {
     allowed.ok_or_else(|| Failure::bad_request(message()))
 }
 
-pub(super) async fn classify(State(worker): State<Arc<Worker>>, headers: HeaderMap, body: Bytes) -> Response {
-    let answer = answer_classify(&worker, &headers, &body).await;
-    answer.unwrap_or_else(|failure| failure.response(Api::OpenAi))
+pub(super) async fn classify(
+    State(worker): State<Arc<Worker>>,
+    headers: HeaderMap,
+    WholeBody(body): WholeBody,
+) -> Response {
+    Api::OpenAi.respond(answer_classify(&worker, &headers, &body).await)
 }
 
 async fn answer_classify(
@@ -81,8 +92,7 @@ async fn answer_classify(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Result<Response, Failure> {
-    openai::check_content_type(headers)?;
-    let fields = Fields::parse(body)?;
+    let fields = openai::fields(headers, body)?;
     let prompt = input::read(&fields)?;
     check_model(worker)?;
     let prefilled = Prefilled::run(worker, headers, &fields, prompt).await?;
@@ -101,9 +111,12 @@ async fn answer_classify(
 }
 
 /// `/encode`, and `/classify` which is the same.
-pub(super) async fn encode(State(worker): State<Arc<Worker>>, headers: HeaderMap, body: Bytes) -> Response {
-    let answer = answer_encode(&worker, &headers, &body).await;
-    answer.unwrap_or_else(|failure| failure.response(Api::Native))
+pub(super) async fn encode(
+    State(worker): State<Arc<Worker>>,
+    headers: HeaderMap,
+    WholeBody(body): WholeBody,
+) -> Response {
+    Api::Native.respond(answer_encode(&worker, &headers, &body).await)
 }
 
 async fn answer_encode(worker: &Arc<Worker>, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {

@@ -1,6 +1,6 @@
 //! The series of a cache with a second tier.
 
-use super::{Kind, Row, Source, counter, gauge};
+use super::rows::{Kind, Row, Source, counter, gauge};
 
 /// Beside the series of the same name for the device.
 pub(super) const CACHED: Row = Row {

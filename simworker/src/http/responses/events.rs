@@ -1,29 +1,37 @@
 //! The events of a response.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
-use protocol::responses::{Message, OutputText, Response, ResponseError, Status};
+use protocol::responses::{Message, OutputText, Response};
 use serde_json::{Value, json};
 
-use super::made::{Made, history};
+use super::made::{self, Made};
 use crate::http::failure::Failure;
+use crate::http::json_text;
 use crate::http::stream::{Frames, News, Voice};
 use crate::http::write_json;
 use crate::mailbox::Finish;
+use crate::responses::{End, Running};
 use crate::ticket::Ticket;
 
 /// Events of a response.
 #[derive(Debug)]
 pub(super) struct ResponseFrames {
     made: Made,
+    /// Its place in the store until it has ended, if it is stored.
+    running: RefCell<Option<Running>>,
     /// The number of the next event.
     sequence: Cell<u64>,
 }
 
 impl ResponseFrames {
     /// Those of this response.
-    pub(super) fn new(made: Made) -> Self {
-        Self { made, sequence: Cell::new(0) }
+    pub(super) fn new(made: Made, running: Option<Running>) -> Self {
+        Self { made, running: RefCell::new(running), sequence: Cell::new(0) }
+    }
+
+    fn has_ended(&self, end: impl FnOnce() -> End) {
+        made::close(self.running.take(), end);
     }
 
     /// Writes an event with these members, which are told with its name and number.
@@ -77,7 +85,7 @@ impl ResponseFrames {
         }
         let response = self.made.ended(ticket, finish, &text);
         self.life(out, &format!("response.{}", response.status.word()), &response);
-        self.made.keep(response, false, &history(ticket, finish.output_tokens));
+        self.has_ended(|| made::end(&response, ticket, finish.output_tokens));
     }
 
     /// The members of an event about the only part of the message.
@@ -109,10 +117,9 @@ impl Frames for ResponseFrames {
     }
 
     fn failure(&self, failure: &Failure, out: &mut Vec<u8>) {
-        let error = Some(ResponseError { code: "server_error", message: &failure.message });
-        let response = Response { status: Status::Failed, error, ..self.made.response() };
+        let response = self.made.failed(&failure.message);
         self.life(out, "response.failed", &response);
-        self.made.keep(response, false, &[]);
+        self.has_ended(|| End::Failed(json_text(&response).into()));
     }
 
     fn tail(&self, _: &[Voice], _: &mut Vec<u8>) {}

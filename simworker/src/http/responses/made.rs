@@ -11,9 +11,12 @@ use crate::http::failure::Failure;
 use crate::http::fields::Fields;
 use crate::http::json_text;
 use crate::mailbox::Finish;
-use crate::responses::{Known, Store, not_found};
+use crate::responses::{Bodies, End, Running, Store, not_found};
 use crate::ticket::Ticket;
 use crate::worker::Worker;
+
+/// What is stored when nobody waits for a response any more.
+const ABANDONED: &str = "The client has left before the response was complete.";
 
 /// What is known of a response from the beginning on.
 #[derive(Debug)]
@@ -40,7 +43,7 @@ impl Made {
         let previous: Option<String> = fields.get("previous_response_id")?;
         let known = previous
             .as_deref()
-            .map(|id| store.get(boot, id).ok_or_else(|| Failure::unknown_response(not_found(id))));
+            .map(|id| store.history(boot, id).ok_or_else(|| Failure::unknown_response(not_found(id))));
         let model: Option<String> = fields.get("model")?;
         let id: Option<String> = fields.get("request_id")?;
         Ok(Self {
@@ -50,7 +53,7 @@ impl Made {
             created_at: unix_seconds() as u64,
             instructions: fields.get("instructions")?,
             max_output_tokens: fields.get("max_output_tokens")?,
-            past: known.transpose()?.map(|known| known.history),
+            past: known.transpose()?,
             previous,
             is_stored: fields.get("store")?.unwrap_or(true),
             cache_report: worker.config.enable_cache_report,
@@ -91,20 +94,39 @@ impl Made {
         }
     }
 
-    /// Remembers how far it is, if it is to be remembered.
-    pub(super) fn keep(&self, response: Response<'_>, is_running: bool, history: &[Token]) {
-        if !self.is_stored {
-            return;
-        }
-        let body = json_text(&response).into();
-        let cancelled = Response { status: Status::Cancelled, ..response };
-        let cancelled = is_running.then(|| json_text(&cancelled).into());
-        self.store.put(self.boot, &self.id, Known { body, cancelled, history: history.into() });
+    /// The same when there is none.
+    pub(super) fn failed<'a>(&'a self, message: &'a str) -> Response<'a> {
+        let error = Some(ResponseError { code: "server_error", message });
+        Response { status: Status::Failed, error, ..self.response() }
+    }
+
+    /// Remembers that it is being made, if it is to be remembered.
+    pub(super) fn begin(&self, ticket: &Ticket) -> Option<Running> {
+        let running = self.response();
+        let cancelled = Response { status: Status::Cancelled, ..self.response() };
+        let bodies = Bodies {
+            running: json_text(&running).into(),
+            cancelled: json_text(&cancelled).into(),
+            abandoned: json_text(&self.failed(ABANDONED)).into(),
+        };
+        self.is_stored.then(|| self.store.begin(self.boot, &self.id, ticket.id, bodies))
     }
 }
 
+/// Remembers how it has ended, if it is to be remembered.
+pub(super) fn close(running: Option<Running>, end: impl FnOnce() -> End) {
+    if let Some(running) = running {
+        running.end(end());
+    }
+}
+
+/// The end of a response that is whole.
+pub(super) fn end(response: &Response<'_>, ticket: &Ticket, tokens: u32) -> End {
+    End::Whole { body: json_text(response).into(), history: history(ticket, tokens).into() }
+}
+
 /// The tokens that a next turn continues.
-pub(super) fn history(ticket: &Ticket, tokens: u32) -> Vec<Token> {
+fn history(ticket: &Ticket, tokens: u32) -> Vec<Token> {
     let mut all = ticket.prompt.to_vec();
     all.extend(ticket.reply.ids(0, tokens));
     all

@@ -5,23 +5,24 @@ mod made;
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use axum::routing::{any, post};
 use axum::{Extension, Router};
-use bytes::Bytes;
 use hyper::header::CONTENT_TYPE;
 use protocol::tokenizer::Token;
 use protocol::view::{Dialect, Prompt, RequestView};
 
+use super::body::WholeBody;
 use super::failure::{Api, Failure};
 use super::fields::{Fields, OneOrMany};
 use super::request::{self, Asked, Order};
 use super::sampling::{Sampling, Spelling};
 use super::stream::TokenStream;
-use super::{json_text, openai};
-use crate::responses::{Again, Store, not_found};
+use super::{json_text, openai, query};
+use crate::responses::{Again, End, PATH, Running, Store, not_found};
+use crate::ticket::Ticket;
 use crate::worker::Worker;
 use events::ResponseFrames;
 use made::Made;
@@ -37,10 +38,9 @@ async fn create(
     State(worker): State<Arc<Worker>>,
     Extension(store): Extension<Arc<Store>>,
     headers: HeaderMap,
-    body: Bytes,
+    WholeBody(body): WholeBody,
 ) -> HttpResponse {
-    let answer = answer(&worker, store, &headers, &body).await;
-    answer.unwrap_or_else(|failure| failure.response(Api::Responses))
+    Api::Responses.respond(answer(&worker, store, &headers, &body).await)
 }
 
 /// A response that was created before, or its end.
@@ -48,21 +48,22 @@ async fn again(
     State(worker): State<Arc<Worker>>,
     Extension(store): Extension<Arc<Store>>,
     method: Method,
-    Path(rest): Path<String>,
+    uri: Uri,
 ) -> HttpResponse {
-    let (id, known) = match Again::read(&method, &rest) {
+    let rest = query::after(PATH, &uri);
+    let (id, body) = match Again::read(&method, &rest) {
         None => return super::detail(StatusCode::METHOD_NOT_ALLOWED),
-        Some(Again::Retrieve(id)) => (id, store.get(worker.boot(), id)),
+        Some(Again::Retrieve(id)) => (id, store.body(worker.boot(), id)),
         Some(Again::Cancel(id)) => {
             let cancelled = store.cancel(worker.boot(), id);
-            if cancelled.as_ref().is_some_and(|(_, was_running)| *was_running) {
-                worker.abort_named(id);
+            if let Some(request) = cancelled.as_ref().and_then(|(_, request)| *request) {
+                worker.abort(request);
             }
-            (id, cancelled.map(|(known, _)| known))
+            (id, cancelled.map(|(body, _)| body))
         }
     };
-    match known {
-        Some(known) => ([(CONTENT_TYPE, "application/json")], known.body.to_vec()).into_response(),
+    match body {
+        Some(body) => ([(CONTENT_TYPE, "application/json")], body.to_vec()).into_response(),
         None => Failure::unknown_response(not_found(id)).response(Api::Responses),
     }
 }
@@ -73,28 +74,36 @@ async fn answer(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Result<HttpResponse, Failure> {
-    openai::check_content_type(headers)?;
-    let fields = Fields::parse(body)?;
+    let fields = openai::fields(headers, body)?;
     let made = Made::read(worker, store, &fields)?;
     let order = order(worker, headers, &fields, body, &made)?;
     let stream = order.stream;
     let mut tickets = order.submit(worker).await?;
-    made.keep(made.response(), true, &[]);
+    let running = tickets.first().and_then(|ticket| made.begin(ticket));
     if stream {
-        let frames = ResponseFrames::new(made);
+        let frames = ResponseFrames::new(made, running);
         let mut opening = Vec::new();
         frames.open(&mut opening);
         let stream = TokenStream::new(tickets, frames, worker.config.stream_interval);
         return Ok(stream.after(opening).response());
     }
-    let mut ticket = tickets.remove(0);
+    whole(&made, running, tickets.remove(0)).await
+}
+
+/// The answer when it is complete.
+async fn whole(made: &Made, running: Option<Running>, mut ticket: Ticket) -> Result<HttpResponse, Failure> {
     let (progress, ending) = ticket.end().await;
-    let finish = super::stream::outcome(&ending)?;
+    let finish = match super::stream::outcome(&ending) {
+        Ok(finish) => finish,
+        Err(failure) => {
+            made::close(running, || End::Failed(json_text(&made.failed(&failure.message)).into()));
+            return Err(failure);
+        }
+    };
     let text = ticket.reply.text(0, progress.tokens);
     let response = made.ended(&ticket, finish, &text);
-    let whole = json_text(&response);
-    made.keep(response, false, &made::history(&ticket, finish.output_tokens));
-    Ok(([(CONTENT_TYPE, "application/json")], whole).into_response())
+    made::close(running, || made::end(&response, &ticket, finish.output_tokens));
+    Ok(super::json(&response))
 }
 
 fn order(

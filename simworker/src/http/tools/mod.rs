@@ -1,6 +1,7 @@
 //! Calls of tools that a chat forces (`tool_choice`): the reply is the JSON text that SGLang's grammar would allow, with
 //! arguments made up from the tool's schema. Nothing else makes the mock call a tool.
 
+mod bounds;
 mod schema;
 
 use std::ops::Range;
@@ -13,6 +14,9 @@ use serde_json::Value;
 
 use super::failure::Failure;
 use super::fields::Fields;
+use super::labels::hash;
+use crate::reply::{Output, Wish};
+use schema::Example;
 
 /// A tool that a body offers.
 #[derive(Debug, Deserialize)]
@@ -47,8 +51,10 @@ pub(super) struct Forced(Function);
 #[derive(Debug)]
 pub(super) struct Call {
     name: String,
-    /// The whole reply.
+    /// The whole reply, or as much of it as there is.
     text: String,
+    /// It is not cut.
+    is_whole: bool,
     /// Where in the text the name has ended.
     named: usize,
     /// Where in the text the arguments are.
@@ -60,8 +66,11 @@ impl Forced {
     pub(super) fn read(fields: &Fields<'_>) -> Result<Option<Self>, Failure> {
         let named = match fields.get::<Choice>("tool_choice")? {
             None => return Ok(None),
-            Some(Choice::Word(word)) if word.eq_ignore_ascii_case("required") => None,
-            Some(Choice::Word(_)) => return Ok(None),
+            Some(Choice::Word(word)) if word == "required" => None,
+            Some(Choice::Word(word)) if word == "auto" || word == "none" => return Ok(None),
+            Some(Choice::Word(_)) => {
+                return Err(Failure::schema("tool_choice: Input should be 'auto', 'required' or 'none'"));
+            }
             Some(Choice::Named { function }) => Some(function.name),
         };
         let tools: Vec<Tool> = fields.get_or_default("tools")?;
@@ -79,18 +88,36 @@ impl Forced {
     /// The call, a function of the tool and of `seed`.
     pub(super) fn call(self, seed: u64) -> Call {
         let Self(Function { name, parameters }) = self;
-        let values = parameters.map_or_else(|| "{}".to_owned(), |schema| schema::example(&schema, seed));
+        let none = || Example { text: "{}".to_owned(), is_whole: true };
+        let Example { text: mut values, is_whole } =
+            parameters.map_or_else(none, |schema| schema::example(&schema, seed));
+        if !is_whole {
+            // What is said ends before the brackets close.
+            values.truncate(values.trim_end_matches(['}', ']', '"']).len());
+        }
+        let end = if is_whole { "}]" } else { "" };
         let head = format!("[{{\"name\": {}", Value::from(name.as_str()));
         let before = format!("{head}, \"parameters\": ");
         let arguments = before.len()..before.len() + values.len();
-        Call { name, text: format!("{before}{values}}}]"), named: head.len(), arguments }
+        Call { name, text: format!("{before}{values}{end}"), is_whole, named: head.len(), arguments }
     }
 }
 
 impl Call {
-    /// The tokens of the reply.
-    pub(super) fn tokens(&self) -> Arc<[Token]> {
-        encode(&self.text).into()
+    /// What the replies are to be, where the context has room for so many tokens more. A call that is cut never ends by
+    /// itself: it has the length that it may have, as under a grammar that asks for more.
+    pub(super) fn force<'a>(&self, wishes: impl Iterator<Item = &'a mut Wish>, room: u32) {
+        let script: Arc<[Token]> = encode(&self.text).into();
+        for wish in wishes {
+            wish.script = Some(Arc::clone(&script));
+            if !self.is_whole {
+                let most = (script.len() as u32).saturating_sub(1).min(room).max(1);
+                wish.output = match wish.output {
+                    Output::Tokens(tokens) => Output::Tokens(tokens.min(most)),
+                    Output::Open => Output::Tokens(most),
+                };
+            }
+        }
     }
 
     /// The call as it is told when the reply is whole.
@@ -117,7 +144,7 @@ fn tool_call<'a>(id: Option<&'a str>, name: Option<&'a str>, arguments: &'a str)
 
 /// The id of the call in the reply to a request.
 pub(super) fn call_id(rid: &str) -> String {
-    let seed = rid.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
+    let seed = hash(0, rid);
     format!("call_{seed:016x}{:08x}", mix(seed) >> 32)
 }
 

@@ -1,6 +1,7 @@
 //! Where the nodes live: one vector whose gaps are filled again.
 
 use super::events::Print;
+use super::kin::Kin;
 use crate::cache::eviction::{Rank, Usage};
 use protocol::tokenizer::Token;
 use std::ops::{Index, IndexMut};
@@ -25,8 +26,9 @@ pub(super) struct Node {
     pub(super) edge: Box<[Token]>,
     pub(super) namespace: u64,
     pub(super) parent: NodeId,
-    /// How many children there are; which ones is known to the child index.
+    /// How many children there are. The child index finds one by its first page, `kin` leads to all.
     pub(super) children: u32,
+    pub(super) kin: Kin,
     /// How many of them have KV on the device.
     pub(super) device_children: u32,
     /// Holds on this node or below it.
@@ -39,7 +41,7 @@ pub(super) struct Node {
     pub(super) queued: bool,
     /// The rank under which it waits in the host's, if it does.
     pub(super) host_rank: Option<Rank>,
-    /// Its turn among the nodes that both tiers have.
+    /// Its turn among the nodes that were on both tiers when they got it.
     pub(super) copy_turn: Option<u64>,
     pub(super) usage: Usage,
     /// Its names in KV events, if these are recorded.
@@ -53,6 +55,7 @@ impl Node {
             namespace,
             parent,
             children: 0,
+            kin: Kin::default(),
             device_children: 0,
             locks: 0,
             on_device: true,

@@ -30,6 +30,10 @@ impl Tree {
         }
         for (id, node) in self.nodes.iter() {
             check_below(id, node, below.get(&id).copied().unwrap_or_default())?;
+            let listed = self.nodes.children_of(id).filter(|child| self.nodes[*child].parent == id).count();
+            if listed != node.children as usize || self.nodes.children_of(id).count() != listed {
+                return Err(format!("{id:?} lists {listed} children of {}", node.children));
+            }
         }
         self.check_host()?;
         self.check_queue()

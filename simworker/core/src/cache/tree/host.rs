@@ -4,28 +4,27 @@
 //! the device gives up stays in the tree as long as the host has it. Copies between the tiers are done at once; how
 //! long loading takes is the engine's business.
 
-use super::arena::Arena;
+use super::host_room::Copies;
 use super::{NodeId, Tree};
 use crate::cache::eviction::Rank;
 use crate::cache::{HostTier, WritePolicy};
 use protocol::kv_events::Medium;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The host's side of the tree.
 #[derive(Debug)]
 pub(super) struct Tier {
-    config: HostTier,
+    pub(super) config: HostTier,
     /// Tokens of KV on the host.
-    used: u64,
+    pub(super) used: u64,
     /// Nodes without children that only the host has, cheapest first.
-    leaves: BTreeSet<(Rank, NodeId)>,
-    /// Under [`WritePolicy::Back`]: nodes that were on both tiers when they were put here, oldest first.
-    copies: BTreeMap<u64, NodeId>,
-    turns: u64,
-    totals: HostTotals,
+    pub(super) leaves: BTreeSet<(Rank, NodeId)>,
+    /// Under [`WritePolicy::Back`]: what may go first.
+    pub(super) copies: Copies,
+    pub(super) totals: HostTotals,
 }
 
-/// What the host tier has done since the start, in tokens.
+/// What the host tier has done since the start, in tokens unless something else is said.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HostTotals {
     /// Copied to the host.
@@ -36,6 +35,8 @@ pub struct HostTotals {
     pub evicted: u64,
     /// Lost by the device without a copy, as the host had no room for it.
     pub dropped: u64,
+    /// Nodes, not tokens, that were looked at to find what the host gives up: the measure of what evicting costs.
+    pub visited: u64,
 }
 
 // === impl Tree: from the device to the host ===
@@ -49,8 +50,7 @@ impl Tree {
             config,
             used: 0,
             leaves: BTreeSet::new(),
-            copies: BTreeMap::new(),
-            turns: 0,
+            copies: Copies::default(),
             totals: HostTotals::default(),
         });
     }
@@ -61,7 +61,7 @@ impl Tree {
         !self.writes_back()
     }
 
-    fn writes_back(&self) -> bool {
+    pub(super) fn writes_back(&self) -> bool {
         self.tier.as_ref().is_some_and(|tier| tier.config.write == WritePolicy::Back)
     }
 
@@ -126,6 +126,7 @@ impl Tree {
         let node = &mut self.nodes[id];
         (node.on_device, node.queued) = (false, false);
         let (parent, tokens) = (node.parent, node.tokens());
+        self.unspare(id);
         self.record_removed(id, Medium::Gpu);
         self.nodes[parent].device_children -= 1;
         if parent != NodeId::ROOT {
@@ -133,142 +134,6 @@ impl Tree {
         }
         self.settle_host(id);
         tokens
-    }
-
-    /// Takes away what only the host has below a node that is about to go.
-    fn drop_below(&mut self, id: NodeId) {
-        if self.nodes[id].children == 0 {
-            return;
-        }
-        let mut below: Vec<NodeId> = self.nodes.iter().map(|(other, _)| other).collect();
-        below.retain(|other| self.depth_below(*other, id).is_some());
-        below.sort_by_key(|other| std::cmp::Reverse((self.depth_below(*other, id), *other)));
-        for other in below {
-            let lost = self.remove_leaf(other, Medium::CpuPinned);
-            if let Some(tier) = &mut self.tier {
-                tier.totals.evicted += lost;
-            }
-        }
-    }
-
-    /// How many levels `id` is below `above`, if it is.
-    fn depth_below(&self, id: NodeId, above: NodeId) -> Option<u32> {
-        let (mut at, mut depth) = (id, 0);
-        while at != NodeId::ROOT {
-            at = self.nodes[at].parent;
-            depth += 1;
-            if at == above {
-                return Some(depth);
-            }
-        }
-        None
-    }
-}
-
-// === impl Tree: what the host gives up ===
-
-impl Tree {
-    /// Frees `tokens` of the host if that is possible. Returns how many went.
-    fn evict_host(&mut self, tokens: u64) -> u64 {
-        let mut freed = self.drop_copies(tokens);
-        while freed < tokens
-            && let Some((_, leaf)) = self.tier.as_mut().and_then(|tier| tier.leaves.pop_first())
-        {
-            self.nodes[leaf].host_rank = None;
-            freed += self.remove_leaf(leaf, Medium::CpuPinned);
-        }
-        if let Some(tier) = &mut self.tier {
-            tier.totals.evicted += freed;
-        }
-        freed
-    }
-
-    /// Under [`WritePolicy::Back`]: first go copies of what the device has; of leaves that the device is about to
-    /// give up, only if the others are not enough.
-    fn drop_copies(&mut self, tokens: u64) -> u64 {
-        let mut freed = 0;
-        let turns: Vec<(u64, NodeId)> = self.tier.iter().flat_map(|tier| tier.copies.clone()).collect();
-        for spares_leaves in [true, false] {
-            for &(turn, id) in &turns {
-                if freed >= tokens {
-                    return freed;
-                }
-                let node = &self.nodes[id];
-                if node.copy_turn != Some(turn) || spares_leaves && node.on_host && node.is_free_leaf() {
-                    continue;
-                }
-                if node.on_device && node.on_host {
-                    self.record_removed(id, Medium::CpuPinned);
-                    freed += self.nodes[id].tokens();
-                    self.forget_host(id);
-                } else {
-                    self.forget_copy(id);
-                }
-            }
-        }
-        freed
-    }
-
-    /// The host has a node no longer.
-    pub(super) fn forget_host(&mut self, id: NodeId) {
-        let node = &mut self.nodes[id];
-        let Some(tier) = &mut self.tier else { return };
-        if node.on_host {
-            node.on_host = false;
-            tier.used -= node.tokens();
-        }
-        if let Some(rank) = node.host_rank.take() {
-            tier.leaves.remove(&(rank, id));
-        }
-        self.forget_copy(id);
-    }
-
-    fn forget_copy(&mut self, id: NodeId) {
-        if let Some(turn) = self.nodes[id].copy_turn.take()
-            && let Some(tier) = &mut self.tier
-        {
-            tier.copies.remove(&turn);
-        }
-    }
-
-    /// Notes a node that is on both tiers. It keeps its turn if it has one, though it may have been on one tier only in
-    /// between.
-    pub(super) fn note_copy(&mut self, id: NodeId) {
-        if !self.writes_back() {
-            return;
-        }
-        let node = &mut self.nodes[id];
-        if let Some(tier) = &mut self.tier
-            && node.on_device
-            && node.on_host
-            && node.copy_turn.is_none()
-        {
-            tier.turns += 1;
-            tier.copies.insert(tier.turns, id);
-            node.copy_turn = Some(tier.turns);
-        }
-    }
-
-    /// Puts a node where it belongs: among the host's leaves with its present rank, or not.
-    pub(super) fn settle_host(&mut self, id: NodeId) {
-        let Some(tier) = &mut self.tier else { return };
-        let node = &mut self.nodes[id];
-        if let Some(rank) = node.host_rank.take() {
-            tier.leaves.remove(&(rank, id));
-        }
-        if node.is_free_host_leaf() {
-            let rank = self.eviction.rank(node.usage);
-            node.host_rank = Some(rank);
-            tier.leaves.insert((rank, id));
-        }
-    }
-
-    pub(super) fn clear_host(&mut self) {
-        if let Some(tier) = &mut self.tier {
-            tier.used = 0;
-            tier.leaves.clear();
-            tier.copies.clear();
-        }
     }
 }
 
@@ -310,6 +175,7 @@ impl Tree {
         node.on_device = true;
         let parent = node.parent;
         self.nodes[parent].device_children += 1;
+        self.unspare(parent);
         self.settle_host(id);
         self.note_copy(id);
         self.record_stored(id, Medium::Gpu);
@@ -326,57 +192,5 @@ impl Tree {
 
     pub(in crate::cache) fn host_totals(&self) -> HostTotals {
         self.tier.as_ref().map(|tier| tier.totals).unwrap_or_default()
-    }
-
-    pub(super) fn check_host(&self) -> Result<(), String> {
-        let mut used = 0;
-        for (id, node) in self.nodes.iter() {
-            let parent = &self.nodes[node.parent];
-            if !node.on_device && !node.on_host {
-                return Err(format!("{id:?} is on no tier"));
-            }
-            if node.on_device && !parent.on_device {
-                return Err(format!("{id:?} is on the device, its parent is not"));
-            }
-            if !node.on_device && node.locks > 0 {
-                return Err(format!("{id:?} is locked and not on the device"));
-            }
-            let is_below_copy = node.parent == NodeId::ROOT || parent.on_host;
-            if node.on_host && !is_below_copy && !self.writes_back() {
-                return Err(format!("{id:?} is on the host, its parent is not"));
-            }
-            if node.host_rank != node.is_free_host_leaf().then(|| self.eviction.rank(node.usage)) {
-                return Err(format!("{id:?} waits under a rank that is not its own on the host"));
-            }
-            used += if node.on_host { node.tokens() } else { 0 };
-        }
-        let Some(tier) = &self.tier else {
-            return if used == 0 { Ok(()) } else { Err("KV on a host that there is not".into()) };
-        };
-        if used != tier.used || used > tier.config.capacity_tokens {
-            return Err(format!(
-                "{used} tokens on the host of {}, {} booked",
-                tier.config.capacity_tokens, tier.used
-            ));
-        }
-        tier.check_lists(&self.nodes)
-    }
-}
-
-impl Tier {
-    fn check_lists(&self, nodes: &Arena) -> Result<(), String> {
-        let waiting = nodes.iter().filter(|(_, node)| node.host_rank.is_some()).count();
-        if waiting != self.leaves.len()
-            || self.leaves.iter().any(|(rank, id)| nodes[*id].host_rank != Some(*rank))
-        {
-            return Err("the host's leaves are not those that its nodes say".into());
-        }
-        let noted = nodes.iter().filter(|(_, node)| node.copy_turn.is_some()).count();
-        if noted != self.copies.len()
-            || self.copies.iter().any(|(turn, id)| nodes[*id].copy_turn != Some(*turn))
-        {
-            return Err("the copies are not those that the nodes say".into());
-        }
-        Ok(())
     }
 }

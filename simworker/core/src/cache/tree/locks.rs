@@ -20,6 +20,7 @@ impl Tree {
             if !node.on_device {
                 self.settle_host(at);
             }
+            self.unspare(at);
             at = parent;
         }
     }
@@ -85,6 +86,7 @@ impl Tree {
         self.record_removed(leaf, medium);
         self.forget_host(leaf);
         self.children.remove(self.hash_of(leaf), leaf);
+        self.nodes.unlink(leaf);
         let node = self.nodes.remove(leaf);
         let parent = &mut self.nodes[node.parent];
         parent.children -= 1;

@@ -102,7 +102,8 @@ impl Order {
         self.calls += 1;
         if is_due {
             for request in queue.iter().take(WINDOW).rev() {
-                cache.probe(request.to_match(&request.tokens()), request.namespace);
+                let spelled = request.spelled(cache.spelling());
+                cache.probe(request.to_match(&spelled), request.namespace);
             }
         }
     }

@@ -17,11 +17,11 @@ pub(super) fn match_all(queue: &mut VecDeque<Request>, cache: &mut KvCache, in_b
     let mut seen = InBatch::default();
     let mut places = Vec::with_capacity(queue.len());
     for request in queue {
-        let tokens = request.tokens();
-        let place = cache.locate(request.to_match(&tokens), request.namespace);
+        let spelled = request.spelled(cache.spelling());
+        let place = cache.locate(request.to_match(&spelled), request.namespace);
         let matched = place.len as u64;
-        let waits = in_batch && matched <= IN_BATCH_CHECK && seen.shares(request.namespace, &tokens);
-        drop(tokens);
+        let waits = in_batch && matched <= IN_BATCH_CHECK && seen.shares(request);
+        drop(spelled);
         request.matched = matched;
         request.waits_for_prefix = waits;
         places.push(place);
@@ -76,10 +76,10 @@ pub(super) fn by_work(queue: &mut VecDeque<Request>) {
 struct InBatch(BTreeSet<(u64, Vec<Token>)>);
 
 impl InBatch {
-    /// Whether `tokens` shares enough with a request seen before; it is remembered if not.
-    fn shares(&mut self, namespace: u64, tokens: &[Token]) -> bool {
-        match tokens.get(..IN_BATCH_SHARED) {
-            Some(head) => !self.0.insert((namespace, head.to_vec())),
+    /// Whether a request shares enough with one seen before; it is remembered if not.
+    fn shares(&mut self, request: &Request) -> bool {
+        match request.head(IN_BATCH_SHARED) {
+            Some(head) => !self.0.insert((request.namespace, head)),
             None => false,
         }
     }

@@ -150,7 +150,7 @@ fn the_most_frequent_routing_key_of_those_that_run_goes_first() {
     let running = [(10, Some(9)), (11, Some(8)), (12, Some(9)), (13, None)];
     let joining = running.map(|(id, key)| {
         let request = Request { length: 100, max_new: 100, ..keyed(id, key) };
-        let mut hold = world.cache.acquire(&request.prompt, 0);
+        let mut hold = world.cache.acquire(request.spelled(crate::cache::Spelling::Tokens).all(), 0);
         let missing = request.prompt.len() - hold.kv_len();
         world.cache.extend(&mut hold, missing).unwrap();
         Admitted::new(request, hold, 0)

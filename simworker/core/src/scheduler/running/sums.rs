@@ -50,6 +50,21 @@ impl RunningBatch {
         self.members.iter().filter_map(|member| member.admitted.request.routing_key)
     }
 
+    /// How many routing keys the members have; none where one of them has no key, as SGLang counts only then.
+    pub(in crate::scheduler) fn unique_routing_keys(&self) -> Option<u64> {
+        let keys: Option<Vec<u64>> =
+            self.members.iter().map(|member| member.admitted.request.routing_key).collect();
+        let mut keys = keys.filter(|keys| !keys.is_empty())?;
+        keys.sort_unstable();
+        keys.dedup();
+        Some(keys.len() as u64)
+    }
+
+    /// The priorities of the members.
+    pub(in crate::scheduler) fn priorities(&self) -> impl Iterator<Item = Option<i64>> {
+        self.members.iter().map(|member| member.admitted.request.priority)
+    }
+
     /// Whether a member asks for log probabilities of its prompt.
     pub(in crate::scheduler) fn wants_logprobs(&self) -> bool {
         self.members.iter().any(|member| member.admitted.request.wants_logprobs())

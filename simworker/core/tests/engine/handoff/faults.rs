@@ -93,7 +93,7 @@ fn kv_that_is_freed_by_a_timeout_goes_to_the_next() {
 #[test]
 fn a_failure_says_at_which_stage_and_why() {
     use EngineRole::{Decode, Prefill};
-    use HandoffFault::{PeerLost, Transfer};
+    use HandoffFault::{PeerLost, Transfer, Unreached};
     let cases = [
         (Prefill, false, Transfer, "Prefill bootstrap failed", (1, 0)),
         (Prefill, false, PeerLost, "Prefill bootstrap failed", (1, 0)),
@@ -103,6 +103,8 @@ fn a_failure_says_at_which_stage_and_why() {
         (Decode, false, PeerLost, "Decode handshake failed", (1, 0)),
         (Decode, true, Transfer, "Decode transfer failed", (0, 1)),
         (Decode, true, PeerLost, "Decode transfer failed", (0, 1)),
+        (Decode, false, Unreached, "Decode handshake failed", (1, 0)),
+        (Decode, true, Unreached, "Decode handshake failed", (1, 0)),
     ];
     for (role, begun, fault, stage, counted) in cases {
         let mut engine = Engine::new(with_link(role, 1_000_000_000, 1)).unwrap();

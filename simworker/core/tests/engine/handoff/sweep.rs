@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use simworker_core::{
-    DpConfig, EngineConfig, EngineRole, EngineTotals, Event, FinishReason, HandoffConfig, HandoffFault, Link,
-    LoadBalance, Pace, PauseMode, Schedule, Submit,
+    BlockNaming, DpConfig, EngineConfig, EngineRole, EngineTotals, Event, FinishReason, HandoffConfig,
+    HandoffFault, Link, LoadBalance, Pace, PauseMode, Schedule, Submit,
 };
 
 use super::world::{Act, Leg, World, config, in_room};
@@ -42,6 +42,7 @@ fn draw_config(rng: &mut Pcg64, role: EngineRole, handoff: HandoffConfig) -> Eng
         max_prefill_tokens: pick(rng, &[100, 16_384]),
         max_running: pick(rng, &[1, 4, 2048, 2048]),
         overlap: rng.random_bool(0.4),
+        kv_events: rng.random_bool(0.4).then_some(BlockNaming::Default),
         ..config(role)
     }
 }
@@ -96,7 +97,7 @@ fn draw_script(rng: &mut Pcg64) -> Script {
     for leg in [Leg::Prefill, Leg::Decode] {
         for _ in 0..pick(rng, &[0, 0, 2]) {
             let began_ns = rng.next_u64() % (at_ns + 500_000_000);
-            let mode = pick(rng, &[PauseMode::InPlace, PauseMode::Retract]);
+            let mode = pick(rng, &[PauseMode::InPlace, PauseMode::Retract, PauseMode::Abort]);
             acts.push((began_ns, leg, Act::Pause(mode)));
             acts.push((began_ns + rng.next_u64() % 100_000_000, leg, Act::Resume));
         }

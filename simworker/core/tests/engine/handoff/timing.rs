@@ -65,7 +65,8 @@ fn a_named_link_carries_the_kv_of_the_preset() {
     );
     let loads = world.loads(Leg::Prefill).handoff;
     assert!((loads.transfer_ms - (1.0 + bytes / 20e6)).abs() < 1e-3, "{loads:?}");
-    assert!((loads.transfer_gb_s - bytes / (1e6 + bytes / 20.0)).abs() < 1e-3, "{loads:?}");
+    let gib_s = bytes / f64::from(1 << 30) / (0.001 + bytes / 20e9);
+    assert!((loads.transfer_gb_s - gib_s).abs() < 1e-3, "{loads:?}");
 }
 
 #[test]

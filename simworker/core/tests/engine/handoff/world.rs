@@ -7,6 +7,7 @@ use simworker_core::{
     PauseMode, Ranks, RequestId, Submit,
 };
 
+use crate::mirrors;
 use crate::support::{a100, request};
 
 /// One of the two workers.
@@ -31,6 +32,8 @@ pub(super) enum Act {
 /// Both workers, what is on its way to them, and what they have said.
 #[derive(Debug)]
 pub(super) struct World {
+    /// Of the workers that tell what becomes of their blocks, the size of these.
+    told_pages: [Option<u32>; 2],
     prefill: Ranks,
     decode: Ranks,
     acts: BTreeMap<(u64, usize), (Leg, Act)>,
@@ -82,7 +85,9 @@ impl World {
 
     /// With these ranks.
     pub(super) fn of(prefill: (EngineConfig, DpConfig), decode: (EngineConfig, DpConfig)) -> Self {
+        let told_pages = [&prefill.0, &decode.0].map(|engine| engine.kv_events.map(|_| engine.page_size));
         Self {
+            told_pages,
             prefill: Ranks::new(prefill.0, prefill.1).unwrap(),
             decode: Ranks::new(decode.0, decode.1).unwrap(),
             acts: BTreeMap::new(),
@@ -111,6 +116,11 @@ impl World {
     /// Goes on until nothing will happen any more.
     pub(super) fn run(&mut self) {
         self.run_until(u64::MAX);
+        for (leg, events) in [(Leg::Prefill, &self.prefill_events), (Leg::Decode, &self.decode_events)] {
+            if let Some(page) = self.told_pages[leg as usize] {
+                mirrors::prove(self.ranks(leg), events, page);
+            }
+        }
         for ranks in [&mut self.prefill, &mut self.decode] {
             ranks.check().unwrap();
             assert!(ranks.is_idle());
@@ -208,7 +218,7 @@ fn message(event: &Event) -> Option<(u64, Leg, Act)> {
             assert_eq!(*room, room_of(id.0));
             Some((*at_ns, Leg::Prefill, Act::Wanted(id.0)))
         }
-        Event::KvSent { id, room, at_ns, cached_tokens } => {
+        Event::KvSent { id, room, at_ns, cached_tokens, .. } => {
             assert_eq!(*room, room_of(id.0));
             Some((*at_ns, Leg::Decode, Act::Arrived(id.0, *cached_tokens)))
         }

@@ -57,7 +57,7 @@ pub(super) fn config(rng: &mut Pcg64) -> (EngineConfig, DpConfig) {
         in_batch_prefix_caching: rng.random(),
         eviction: pick(rng, &Eviction::ALL),
         disable_prefix_cache,
-        host_tier: maybe(rng, 0.25, host_tier),
+        host_tier: maybe(rng, 0.4, host_tier),
         chunked_prefill: pick(rng, &[None, Some(64), Some(500), Some(8192)]),
         max_prefill_tokens: pick(rng, &[100, 1000, 16_384]),
         prefill_max_requests: maybe(rng, 0.1, |rng| rng.random_range(1..4)),
@@ -72,7 +72,8 @@ pub(super) fn config(rng: &mut Pcg64) -> (EngineConfig, DpConfig) {
         share_chunks_first: rng.random(),
         overlap: rng.random_bool(0.5),
         load_report_steps: pick(rng, &[1, 15]),
-        kv_events: maybe(rng, 0.4, |_| BlockNaming::Default),
+        decode_log_interval: pick(rng, &[1, 7, 40]),
+        kv_events: maybe(rng, 0.6, |_| BlockNaming::Default),
         ..a100()
     };
     (config, dp)
@@ -102,6 +103,15 @@ fn queue(rng: &mut Pcg64, takes_priorities: bool) -> QueueConfig {
 }
 
 pub(super) fn script(rng: &mut Pcg64, plain: bool) -> Script {
+    script_of(rng, plain, request)
+}
+
+/// A script of requests made by `request` of a name, runs of the prompt and the longest reply.
+pub(super) fn script_of(
+    rng: &mut Pcg64,
+    plain: bool,
+    mut request: impl FnMut(u64, &[(u64, u32)], u32) -> Submit,
+) -> Script {
     let requests = rng.random_range(5..120);
     let mean_gap_ns = pick(rng, &[1, 1_000_000, 60_000_000]);
     let abort_share = pick(rng, &[0.0, 0.05, 0.3]);
@@ -144,7 +154,10 @@ fn disturb(rng: &mut Pcg64, last_ns: u64, script: &mut Script) {
     }
     for _ in 0..pick(rng, &[0, 0, 1, 4]) {
         let began_ns = at(rng);
-        script.push((began_ns, Act::Pause(pick(rng, &[PauseMode::InPlace, PauseMode::Retract]))));
+        script.push((
+            began_ns,
+            Act::Pause(pick(rng, &[PauseMode::InPlace, PauseMode::Retract, PauseMode::Abort])),
+        ));
         let lasted_ns = rng.next_u64() % pick(rng, &[1, 30_000_000, 900_000_000]);
         script.push((began_ns + lasted_ns / 2, Act::Flush));
         script.push((began_ns + lasted_ns, Act::Resume));

@@ -7,6 +7,7 @@ use simworker_core::{
 };
 
 use super::draw::{Act, Script};
+use crate::mirrors;
 
 /// All that can be seen from outside.
 #[derive(Debug, PartialEq)]
@@ -45,7 +46,17 @@ pub(super) fn play(config: &EngineConfig, dp: DpConfig, script: &Script, pace: P
         ranks.advance(due, &mut played.events);
         checks.check(&ranks);
     }
+    let told = config.kv_events.is_some();
+    if told {
+        mirrors::prove(&ranks, &played.events, config.page_size);
+    }
     rests(&mut ranks);
+    while let Some(due) = ranks.next_deadline() {
+        ranks.advance(due, &mut played.events);
+    }
+    if told {
+        mirrors::prove(&ranks, &played.events, config.page_size);
+    }
     played.totals = (0..ranks.size()).map(|rank| ranks.totals(rank)).collect();
     played
 }

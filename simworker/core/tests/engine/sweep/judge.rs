@@ -93,13 +93,21 @@ pub(super) fn order_of_arrival(config: &EngineConfig, dp: DpConfig, script: &Scr
     }
 }
 
-pub(super) fn count(config: &EngineConfig, played: &Played, seen: &mut Seen) {
+pub(super) fn count(config: &EngineConfig, script: &Script, played: &Played, seen: &mut Seen) {
     for totals in &played.totals {
         seen.totals.retractions += totals.retractions;
         seen.totals.evicted_tokens += totals.evicted_tokens;
         seen.totals.cached_tokens += totals.cached_tokens;
         seen.totals.aborted_requests += totals.aborted_requests;
+        if config.kv_events.is_some() {
+            let host = &mut seen.totals.host;
+            host.loaded_back += totals.host.loaded_back;
+            host.evicted += totals.host.evicted;
+            host.dropped += totals.host.dropped;
+        }
     }
+    let slows = script.iter().any(|(_, act)| matches!(act, Act::Slow(factor) if *factor > 1.0));
+    seen.slowed += u64::from(slows);
     let preempts = config.queue.priority.is_some_and(|priority| priority.preempts_above.is_some());
     for event in &played.events {
         let Event::Finish { reason, retractions, .. } = event else { continue };
@@ -120,5 +128,8 @@ pub(super) fn is_hard_enough(seen: &Seen) {
     assert!(totals.retractions > 50 && totals.evicted_tokens > 100_000, "{seen:?}");
     assert!(totals.aborted_requests > 100 && totals.cached_tokens > 10_000, "{seen:?}");
     assert!(seen.stopped > 500 && seen.displaced > 10 && seen.timed_out > 50, "{seen:?}");
+    let host = totals.host;
+    assert!(host.loaded_back > 10_000 && host.evicted > 10_000 && host.dropped > 1_000, "{seen:?}");
+    assert!(seen.slowed > 50, "{seen:?}");
     assert!(seen.preempted > 20 && seen.flushed > 50 && seen.refused > 50, "{seen:?}");
 }

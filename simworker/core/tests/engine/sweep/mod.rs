@@ -1,4 +1,5 @@
-//! Random configurations under random loads: what must hold whatever happens.
+//! Random configurations under random loads: what must hold whatever happens. Whoever follows the events about KV, on
+//! either tier, knows what is cached.
 //!
 //! `ENGINE_SEED=17 cargo test -p simworker-core --test engine sweep` replays one seed, `ENGINE_SEEDS=5000` tries more.
 //!
@@ -7,10 +8,12 @@
 //! | [`draw`] | what a seed means: configuration, ranks, and what is done to them when |
 //! | [`drive`] | doing it |
 //! | [`judge`] | what must hold afterwards |
+//! | [`names`] | the same with prompts as runs and as tokens |
 
 mod draw;
 mod drive;
 mod judge;
+mod names;
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -38,6 +41,8 @@ struct Seen {
     preempted: u64,
     flushed: u64,
     refused: u64,
+    /// Seeds whose engines were slower for a while.
+    slowed: u64,
 }
 
 #[test]
@@ -56,7 +61,7 @@ fn whatever_happens_nothing_is_lost() {
         assert_eq!(stretch, step, "the paces differ");
         let again = drive::play(&config, dp, &script, Pace::Stretch);
         assert_eq!(stretch, again, "the same inputs give the same outputs");
-        judge::count(&config, &stretch, &mut seen);
+        judge::count(&config, &script, &stretch, &mut seen);
     }
     if std::env::var_os("ENGINE_SEED").is_none() {
         judge::is_hard_enough(&seen);

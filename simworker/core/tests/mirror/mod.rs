@@ -2,7 +2,7 @@
 
 use protocol::kv_events::{BlockHash, Digest, KvEvent, Medium, chain};
 use protocol::tokenizer::Token;
-use simworker_core::cache::KvCache;
+use simworker_core::cache::Cached;
 use std::collections::BTreeMap;
 
 /// What an observer knows: how often each block is there. Namespaces without salt share names, so a block may be there
@@ -17,16 +17,16 @@ pub(crate) struct Mirror {
 }
 
 impl Mirror {
-    /// Applies the events since the last time, then compares all with the cache.
-    pub(crate) fn follow(&mut self, cache: &mut KvCache) -> Result<(), String> {
-        let page = cache.page_size() as usize;
-        for event in cache.take_events() {
-            self.apply(event, page)?;
-        }
-        self.compare(cache, page)
+    /// Takes in what has happened since the last time.
+    pub(crate) fn apply(
+        &mut self,
+        events: impl IntoIterator<Item = KvEvent>,
+        page: usize,
+    ) -> Result<(), String> {
+        events.into_iter().try_for_each(|event| self.take(event, page))
     }
 
-    fn apply(&mut self, event: KvEvent, page: usize) -> Result<(), String> {
+    fn take(&mut self, event: KvEvent, page: usize) -> Result<(), String> {
         match event {
             KvEvent::Cleared => self.blocks.clear(),
             KvEvent::Stored(stored) => {
@@ -67,10 +67,14 @@ impl Mirror {
         Medium::ALL.iter().any(|medium| self.blocks.contains_key(&(*medium, hash)))
     }
 
-    /// The names are made anew from the tokens of the cache.
-    fn compare(&mut self, cache: &KvCache, page: usize) -> Result<(), String> {
+    /// Compares all with what a cache has. The names are made anew from its tokens.
+    pub(crate) fn compare(
+        &mut self,
+        contents: impl Iterator<Item = Cached>,
+        page: usize,
+    ) -> Result<(), String> {
         let mut expected: BTreeMap<(Medium, BlockHash), i64> = BTreeMap::new();
-        for cached in cache.contents() {
+        for cached in contents {
             let mut parent: Option<Digest> = None;
             for (at, tokens) in cached.path.chunks(page).enumerate() {
                 let key = (parent.map(Digest::hash), tokens.to_vec());
