@@ -10,6 +10,7 @@ use router_core::{AdmissionConfig, BreakerConfig, PairPreference, Policies, Retr
 
 use crate::api_key::{AdminKeys, ApiKey};
 use crate::cli::Source;
+use crate::record::Recorder;
 use crate::upstream::Address;
 
 /// The resolved configuration.
@@ -54,6 +55,8 @@ pub(crate) struct Config {
     pub(crate) exit_with_stdin: bool,
     /// Where the log is written beside standard error.
     pub(crate) log_dir: Option<PathBuf>,
+    /// What is recorded for a replay, if anything.
+    pub(crate) recorder: Option<Recorder>,
 }
 
 /// A worker that is known from the start.

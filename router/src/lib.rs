@@ -22,6 +22,7 @@ mod log;
 mod metrics;
 mod operator;
 mod proxy;
+pub mod record;
 mod reload;
 mod request_id;
 mod server;

@@ -17,6 +17,7 @@ use crate::gate::Gate;
 use crate::hops::Mark;
 use crate::metrics::{EndpointName, Format, Live, Metrics};
 use crate::proxy;
+use crate::record::{Recorded, Tape};
 use crate::stop::{Cut, Stop};
 use crate::tls::ClientTls;
 use crate::upstream::Pool;
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     /// Those that clients have given to the requests that pairs have.
     pub(crate) names: proxy::Names,
     pub(crate) metrics: Arc<Metrics>,
+    /// What is recorded goes there; `None`: nothing is.
+    pub(crate) tape: Option<Arc<Tape>>,
     /// How far the end of the process has come.
     pub(crate) stop: watch::Sender<Stop>,
     pub(crate) cut: Cut,
@@ -89,6 +92,7 @@ impl Shared {
         config: &Config,
         tls: ClientTls,
         stop: watch::Sender<Stop>,
+        tape: Option<Arc<Tape>>,
     ) -> Result<Arc<Self>, PolicyError> {
         let (clock, mark) = (Clock::start(), Mark::new());
         let own = mark.number();
@@ -116,8 +120,8 @@ impl Shared {
             clock,
             mark: mark.clone(),
             seed: config.seed,
-            belief: Belief::new(router.signals()),
-            books: Mutex::new(Books::new(router)),
+            belief: Belief::new(router.signals(), tape.clone()),
+            books: Mutex::new(Books::new(Recorded::new(router, tape.clone()))),
             newcomers: Newcomers::new(),
             unlike: Unlike::default(),
             turns: Notify::new(),
@@ -141,6 +145,7 @@ impl Shared {
             names: proxy::Names::default(),
             settings,
             metrics,
+            tape,
             stop,
             cut: Cut::default(),
         });

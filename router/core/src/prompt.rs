@@ -3,6 +3,8 @@
 //! Lengths are in *characters*, the gateway's unit: Unicode scalars of text, and [`CHARS_PER_TOKEN`] for each
 //! token id, so that a run over ids decides as the same run over text of four-character tokens does.
 
+use crate::generated::Generated;
+
 /// Characters that one token id stands for.
 pub const CHARS_PER_TOKEN: u64 = 4;
 
@@ -16,6 +18,8 @@ pub enum PromptView<'a> {
     Text(&'a [u8]),
     /// Token ids.
     Tokens(&'a [u32]),
+    /// Token ids, known by the blocks of generated text that they come from. Everything is as with the ids themselves.
+    Generated(Generated<'a>),
     /// Nothing the router understands: it matches nothing and teaches nothing.
     Unreadable,
 }
@@ -28,6 +32,9 @@ impl<'a> PromptView<'a> {
             Self::Tokens(ids) => {
                 Self::Tokens(&ids[..ids.len().min(INDEXED_BYTES / CHARS_PER_TOKEN as usize)])
             }
+            Self::Generated(run) => {
+                Self::Generated(run.until(run.len().min(INDEXED_BYTES / CHARS_PER_TOKEN as usize)))
+            }
             Self::Unreadable => Self::Unreadable,
         }
     }
@@ -37,6 +44,7 @@ impl<'a> PromptView<'a> {
         match self {
             Self::Text(text) => text_chars(text),
             Self::Tokens(ids) => ids.len() as u64 * CHARS_PER_TOKEN,
+            Self::Generated(run) => run.len() as u64 * CHARS_PER_TOKEN,
             Self::Unreadable => 0,
         }
     }

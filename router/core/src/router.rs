@@ -70,6 +70,17 @@ impl Router {
         Ok(Self { seats, doubts: Doubts::default(), state: State { config, fleet: Fleet::new(), ledger } })
     }
 
+    /// As [`Router::new`], but as if so many legs had been booked before: draws go on from there. For whoever replays the later
+    /// part of what a router did.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn resumed(config: RouterConfig, bookings: u64) -> Result<Self, PolicyError> {
+        let mut router = Self::new(config)?;
+        router.state.ledger.resume(bookings);
+        Ok(router)
+    }
+
     /// Goes on with other policies, or with other options of the same; returns what they need to be told. Workers, leases,
     /// breakers and, where both want them, load reports stay as they are. What a policy before has learned is lost, but
     /// for the keys that stick under `manual` when only its options change. Nothing happens to a role for which nothing is

@@ -202,6 +202,7 @@ fn resolve(matches: &ArgMatches, layer: &Layer, file: Vec<FileWorker>) -> Result
         shutdown,
         exit_with_stdin: process.exit_with_stdin,
         log_dir: observe.log_dir,
+        recorder: observe.recorder,
         config_file: process.config,
         source: Source::default(),
     };

@@ -17,7 +17,8 @@ pub(super) fn problems(config: &Config) -> Vec<String> {
         let error = log::can_keep_in(directory).err()?;
         Some(unwritable(directory, &error).message())
     });
-    files.chain(log).collect()
+    let recorder = config.recorder.iter().filter_map(|recorder| recorder.problem());
+    files.chain(log).chain(recorder).collect()
 }
 
 /// A directory in which there can be no log.

@@ -13,6 +13,7 @@ use super::stop::Stop;
 use super::traffic::address;
 use crate::config::AccessLog;
 use crate::metrics::DURATION_BUCKETS;
+use crate::record::Recorder;
 
 /// The variable whose filter takes the place of `--log-level`.
 pub(super) const RUST_LOG: &str = "RUST_LOG";
@@ -56,6 +57,15 @@ pub(super) struct ObserveArgs {
     /// Tell in each answer's headers how it was routed
     #[arg(long)]
     decision_headers: bool,
+    /// File in which every input and decision is recorded, without text, for loadgen replay [default: none]
+    #[arg(long, value_name = "FILE")]
+    record_trace: Option<PathBuf>,
+    /// Bytes after which that file becomes FILE.1 and a new one begins
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30, value_parser = whole(1 << 20..=u64::MAX))]
+    record_trace_max_bytes: u64,
+    /// File that keeps the salt of the recorded hashes, made if it is not there [default: none; drawn at each start]
+    #[arg(long, value_name = "FILE")]
+    record_trace_salt_file: Option<PathBuf>,
 }
 
 /// The least important lines that are logged.
@@ -78,6 +88,7 @@ pub(super) struct Observe {
     pub(super) log_dir: Option<PathBuf>,
     pub(super) access_log: AccessLog,
     pub(super) decision_headers: bool,
+    pub(super) recorder: Option<Recorder>,
 }
 
 impl LogLevel {
@@ -119,6 +130,11 @@ impl ObserveArgs {
             log_dir: self.log_dir,
             access_log: self.access_log,
             decision_headers: self.decision_headers,
+            recorder: self.record_trace.map(|file| Recorder {
+                file,
+                max_bytes: self.record_trace_max_bytes,
+                salt_file: self.record_trace_salt_file,
+            }),
         })
     }
 }

@@ -92,7 +92,7 @@ fn word_apart(error: &clap::Error, arguments: &[OsString]) -> Option<(&'static s
 impl From<ServeError> for Stop {
     fn from(error: ServeError) -> Self {
         match error {
-            ServeError::File(_) => Self::Wrong(error.to_string()),
+            ServeError::File(_) | ServeError::Record(_) => Self::Wrong(error.to_string()),
             ServeError::Listen { .. } | ServeError::Policy(_) | ServeError::Start(_) => {
                 Self::Failed(error.to_string())
             }

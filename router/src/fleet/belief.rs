@@ -1,13 +1,17 @@
 //! The prefix index, as a policy that follows prefixes wants it. It is made when such a policy is first there, and kept
 //! while another one rules: what it knew is then still known.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use router_core::Signals;
-use router_core::ids::WorkerId;
+use router_core::ids::{ScopeId, WorkerId};
 use router_core::index::{Credit, PrefixIndex};
 use router_core::prompt::PromptView;
+use router_core::{Role, Signals};
+
+use crate::record::Tape;
+use crate::record::line::{Line, Look};
 
 /// See the module's description.
 #[derive(Debug, Default)]
@@ -15,12 +19,23 @@ pub(crate) struct Belief {
     /// Whether the policy looks at it.
     wanted: AtomicBool,
     index: RwLock<Option<PrefixIndex>>,
+    /// Told under the lock what is done to the index.
+    tape: Option<Arc<Tape>>,
+}
+
+/// A credit, and what it was for.
+#[derive(Debug)]
+pub(crate) struct Owed {
+    credit: Credit,
+    /// The number under which the prompt's look was recorded.
+    look: u64,
+    role: Role,
 }
 
 impl Belief {
     /// What a policy with these signals needs.
-    pub(crate) fn new(signals: Signals) -> Self {
-        let belief = Self::default();
+    pub(crate) fn new(signals: Signals, tape: Option<Arc<Tape>>) -> Self {
+        let belief = Self { tape, ..Self::default() };
         belief.want(signals);
         belief
     }
@@ -39,15 +54,40 @@ impl Belief {
         wanted.then(|| RwLockReadGuard::try_map(self.index.read(), Option::as_ref).ok()).flatten()
     }
 
+    /// To look a prompt up whose look is recorded, as [`Self::read`].
+    pub(crate) fn read_for(&self, look: Option<Box<Look>>) -> Option<MappedRwLockReadGuard<'_, PrefixIndex>> {
+        let index = self.read();
+        if let (Some(tape), Some(look)) = (&self.tape, look) {
+            tape.put(Line::Look(look));
+        }
+        index
+    }
+
+    /// Credits a worker of this role with a prompt whose look has this number; nothing if nobody wants to know.
+    pub(crate) fn credit(
+        &self,
+        scope: ScopeId,
+        prompt: PromptView<'_>,
+        (worker, role): (WorkerId, Role),
+        look: u64,
+    ) -> Option<Owed> {
+        let mut index = self.write()?;
+        let credit = index.credit(scope, prompt, worker);
+        self.put(|| Line::Credit { n: look, role: role.into(), worker: worker.0 });
+        Some(Owed { credit, look, role })
+    }
+
     /// To note something; nothing if nobody wants to know.
-    pub(crate) fn write(&self) -> Option<MappedRwLockWriteGuard<'_, PrefixIndex>> {
+    fn write(&self) -> Option<MappedRwLockWriteGuard<'_, PrefixIndex>> {
         self.wanted.load(Ordering::Acquire).then(|| self.write_anyway()).flatten()
     }
 
     /// Takes a credit back, whoever rules.
-    pub(crate) fn withdraw(&self, prompt: PromptView<'_>, credit: Credit) {
+    pub(crate) fn withdraw(&self, prompt: PromptView<'_>, owed: Owed) {
+        let Owed { credit, look, role } = owed;
         if let Some(mut index) = self.write_anyway() {
             index.withdraw(prompt, credit);
+            self.put(|| Line::Withdraw { n: look, role: role.into() });
         }
     }
 
@@ -55,6 +95,7 @@ impl Belief {
     pub(crate) fn forget(&self, workers: &[WorkerId]) {
         if let Some(mut index) = self.write_anyway() {
             workers.iter().for_each(|worker| index.clear(*worker));
+            self.put(|| Line::Clear { workers: workers.iter().map(|worker| worker.0).collect() });
         }
     }
 
@@ -62,12 +103,19 @@ impl Belief {
     pub(crate) fn remove(&self, workers: &[WorkerId]) {
         if let Some(mut index) = self.write_anyway() {
             workers.iter().for_each(|worker| index.forget(*worker));
+            self.put(|| Line::Forget { workers: workers.iter().map(|worker| worker.0).collect() });
         }
     }
 
     /// Gives back memory; whether there may be more to give back.
     pub(crate) fn sweep(&self, nodes: usize) -> bool {
         self.write_anyway().is_some_and(|mut index| index.sweep(nodes))
+    }
+
+    fn put(&self, line: impl FnOnce() -> Line) {
+        if let Some(tape) = &self.tape {
+            tape.put(line());
+        }
     }
 
     fn write_anyway(&self) -> Option<MappedRwLockWriteGuard<'_, PrefixIndex>> {

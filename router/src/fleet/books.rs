@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use router_core::ids::WorkerId;
-use router_core::{Assignment, NoPlan, PlanMatches, PlanRequest, Router, WorkerSpec};
+use router_core::{Assignment, NoPlan, PlanMatches, PlanRequest, WorkerSpec};
 
 use super::rank::{Layout, Rank};
 use super::{Identity, Member};
+use crate::record::{Asked, Recorded};
 
 /// See the module's description.
 pub(crate) struct Books {
-    pub(crate) router: Router,
+    pub(crate) router: Recorded,
     /// In the order in which they were added.
     members: Arc<Vec<Arc<Member>>>,
     /// Those that the core decides about, in the order of their ids, as there.
@@ -37,7 +38,7 @@ pub(crate) struct PlannedLeg {
 }
 
 impl Books {
-    pub(crate) fn new(router: Router) -> Self {
+    pub(crate) fn new(router: Recorded) -> Self {
         Self {
             router,
             members: Arc::default(),
@@ -177,7 +178,7 @@ impl Books {
         self.ranks.binary_search_by_key(&worker, |(rank, _)| rank.id).ok()
     }
 
-    /// Chooses the workers of a request and books its legs on them.
+    /// Chooses the workers of a request and books its legs on them. `asked` is what is recorded of it.
     ///
     /// # Errors
     /// Nobody can have a leg; nothing is booked.
@@ -186,8 +187,9 @@ impl Books {
         now_ns: u64,
         request: &PlanRequest<'_>,
         matches: &PlanMatches,
+        asked: Option<Asked>,
     ) -> Result<Planned, NoPlan> {
-        let plan = self.router.plan(now_ns, request, matches)?;
+        let plan = self.router.plan(now_ns, request, matches, asked)?;
         let leg = |assignment: Assignment| {
             let at = self.place(assignment.worker).expect("whoever is assigned is in the table");
             let (rank, member) = &self.ranks[at];

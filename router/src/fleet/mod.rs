@@ -19,7 +19,7 @@ mod roles;
 mod standing;
 mod unlike;
 
-pub(crate) use belief::Belief;
+pub(crate) use belief::{Belief, Owed};
 pub(crate) use books::{Books, Planned, PlannedLeg};
 pub(crate) use identity::Identity;
 pub(crate) use leave::{Leave, SUCCESSION, drain, drain_all, drain_rank};

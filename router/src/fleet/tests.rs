@@ -22,7 +22,7 @@ fn shared(change: impl FnOnce(&mut Rounds)) -> Arc<Shared> {
     let parsed =
         cli::parse_router_args([std::ffi::OsString::from("router")].into_iter()).expect("a configuration");
     let tls = ClientTls::new(&UpstreamTls::default()).expect("no files");
-    let mut shared = Shared::new(&parsed.config, tls, watch::Sender::new(Stop::Run)).expect("a policy");
+    let mut shared = Shared::new(&parsed.config, tls, watch::Sender::new(Stop::Run), None).expect("a policy");
     change(&mut Arc::get_mut(&mut shared).expect("nobody else has it yet").rounds);
     shared
 }

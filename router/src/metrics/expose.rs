@@ -65,7 +65,8 @@ impl Collector for Scrape {
         self.workers(&mut page)?;
         self.tries(&mut page)?;
         self.breakers(&mut page)?;
-        self.retries(&mut page)
+        self.retries(&mut page)?;
+        self.recording(&mut page)
     }
 }
 
@@ -273,6 +274,15 @@ impl Scrape {
         let mut chars =
             page.gauge("smg_worker_index_chars", "Characters believed to be in the worker's cache")?;
         self.each_worker(|worker, _| chars.value(&worker.labels(), worker.index_chars))
+    }
+
+    fn recording(&self, page: &mut Page) -> fmt::Result {
+        let Some(counts) = self.live.recorded else { return Ok(()) };
+        page.counter("smg_router_record_lines", "Lines of the recording that were written")?
+            .count(&[], counts.written)?;
+        let help =
+            "Lines that are missing in the recording, for want of room or because they could not be written";
+        page.counter("smg_router_record_dropped", help)?.count(&[], counts.dropped)
     }
 
     fn retries(&self, page: &mut Page) -> fmt::Result {

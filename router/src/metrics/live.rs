@@ -7,6 +7,7 @@ use router_core::{BreakerState, BreakerView, Role, Tally};
 
 use super::WorkerMetrics;
 use crate::fleet::Standing;
+use crate::record::Counts;
 use crate::shared::Shared;
 
 /// Everything that is read at a scrape.
@@ -26,6 +27,8 @@ pub(crate) struct Live {
     pub(crate) remembered_keys: Option<u64>,
     /// There are to be prefill and decode workers, whoever is there.
     pub(crate) expects_pairs: bool,
+    /// How much was recorded, if anything is.
+    pub(crate) recorded: Option<Counts>,
 }
 
 /// One worker.
@@ -113,7 +116,18 @@ impl Live {
         let remembered_keys = shared.books.lock().router.remembered_keys().map(|keys| keys as u64);
         let dispatch_waiting = shared.dispatch.waiting();
         let expects_pairs = shared.settings.expects_pairs;
-        Self { now_ns, workers, engines, index, queue, dispatch_waiting, remembered_keys, expects_pairs }
+        let recorded = shared.tape.as_ref().map(|tape| tape.counts());
+        Self {
+            recorded,
+            now_ns,
+            workers,
+            engines,
+            index,
+            queue,
+            dispatch_waiting,
+            remembered_keys,
+            expects_pairs,
+        }
     }
 }
 

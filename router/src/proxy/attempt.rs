@@ -176,10 +176,15 @@ impl Failure {
     /// What it is in the metrics of its worker; `None` if nothing is wrong with that.
     pub(super) fn error(&self) -> Option<WorkerError> {
         match self {
-            Self::GivenUp { failed, .. } if failed.status < 500 => None,
+            _ if self.is_of_request() => None,
             Self::Duplicate { .. } | Self::OtherRanks => None,
             _ => WorkerError::of_refusal(self.refusal()),
         }
+    }
+
+    /// Whether the engine says, in an answer of success, that the request is wrong: that is nobody's fault but the client's.
+    pub(super) fn is_of_request(&self) -> bool {
+        matches!(self, Self::GivenUp { failed, .. } if failed.status < 500)
     }
 
     /// Whether an answer told of it, so that it counts whether another try follows or not.

@@ -95,6 +95,7 @@ impl Alone {
                 let failed = pd::Failed { status: begun.response.status().as_u16(), hand_off: None };
                 self.leg.blame_beside(&self.call_off.id, &Failure::GivenUp { leg: Half::Prefill, failed });
             }
+            Some(Err(failure)) if failure.is_of_request() => self.leg.booking.complete(),
             Some(Err(failure)) => {
                 let Self { leg, call_off, .. } = self;
                 let id = call_off.id.clone();

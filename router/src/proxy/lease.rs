@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
-use router_core::index::Credit;
 use router_core::{Assignment, Outcome};
 
 use super::endpoint::Endpoint;
 use super::prepare;
-use crate::fleet::{Member, PlannedLeg, Rank};
+use crate::fleet::{Member, Owed, PlannedLeg, Rank};
 use crate::shared::Shared;
 
 /// The booking of one request on one worker. Dropped without an outcome, the client has gone.
@@ -121,7 +120,7 @@ pub(crate) struct Pledge {
     endpoint: &'static Endpoint,
     body: Bytes,
     /// `None` without an index, and once it is settled.
-    credit: Option<Credit>,
+    credit: Option<Owed>,
 }
 
 impl Booking {
@@ -164,7 +163,7 @@ impl Pledge {
         shared: Arc<Shared>,
         endpoint: &'static Endpoint,
         body: Bytes,
-        credit: Option<Credit>,
+        credit: Option<Owed>,
     ) -> Self {
         Self { shared, endpoint, body, credit }
     }

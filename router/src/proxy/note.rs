@@ -16,6 +16,7 @@ use crate::access_log::{self, Decision, Matched, Record};
 use crate::error::Refusal;
 use crate::fleet::Rank;
 use crate::metrics::{self, Backend, End, RequestError, Slot, WorkerError};
+use crate::record::line::{Line, Request};
 use crate::server::Context;
 use crate::shared::Shared;
 use crate::stop::Stop;
@@ -57,6 +58,8 @@ struct Facts {
     head: Option<Head>,
     flow: Flow,
     timed_out: bool,
+    /// The number of its last look in the recording; 0 for none.
+    look: u64,
 }
 
 /// The last assignment.
@@ -103,6 +106,7 @@ impl Note {
             head: None,
             flow: Flow::new(false),
             timed_out: false,
+            look: 0,
             shared: Arc::clone(shared),
         }))
     }
@@ -145,6 +149,11 @@ impl Note {
     pub(crate) fn queued(&mut self, wait_ns: u64) {
         self.0.queue_ns = Some(self.0.queue_ns.unwrap_or_default().saturating_add(wait_ns));
         self.0.queue_open = true;
+    }
+
+    /// It is recorded under this number.
+    pub(super) fn recorded(&mut self, look: u64) {
+        self.0.look = look;
     }
 
     /// Its workers get it.
@@ -354,6 +363,9 @@ impl Facts {
             tried.worker.metrics.failed(error);
             self.failed_by(self.answering);
         }
+        if let Some(tape) = &self.shared.tape {
+            tape.put(Line::Request(Box::new(self.outcome(end, now_ns))));
+        }
         let form = self.shared.settings.access_log;
         if access_log::is_on(form) {
             access_log::write(form, &self.record(end, now_ns));
@@ -426,6 +438,25 @@ impl Facts {
     fn found(&self) -> Option<(u64, u64)> {
         let Counts { prompt_tokens, cached_tokens, .. } = self.flow.meter.counts();
         cached_tokens.zip(prompt_tokens).filter(|(cached, prompt)| cached <= prompt)
+    }
+
+    /// What became of it, for the recording.
+    fn outcome(&self, end: End, now_ns: u64) -> Request {
+        let Counts { prompt_tokens, cached_tokens, .. } = self.flow.meter.counts();
+        let output_tokens = self.flow.meter.output_tokens();
+        Request {
+            n: self.look,
+            t: now_ns,
+            arrived: self.arrived_ns,
+            path: self.shared.metrics.endpoint(self.endpoint).path.clone(),
+            status: self.head.map(|head| head.status.as_u16()),
+            end: end.label().into(),
+            tries: self.tries,
+            prompt_tokens,
+            cached_tokens,
+            output_tokens: (output_tokens > 0).then_some(output_tokens),
+            first_token_ns: self.flow.first_token_ns.map(|first_ns| first_ns.saturating_sub(self.arrived_ns)),
+        }
     }
 
     fn record(&self, end: End, now_ns: u64) -> Record<'_> {

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
 use hyper::body::Incoming;
 use protocol::view::{First, RequestView};
 use router_core::ids::{ScopeId, WorkerId};
-use router_core::index::{Credit, Matches};
+use router_core::index::Matches;
 use router_core::prompt::PromptView;
 use router_core::{
     Assignment, Leg, NoPlan, PerRole, PlanMatches, PlanRequest, Role, RoutingKeys, Scopes, Unroutable,
@@ -21,7 +21,9 @@ use super::tries::{Aftermath, Answered, Unanswered};
 use crate::api_key::ApiKey;
 use crate::clock::whole_seconds;
 use crate::error::Refusal;
-use crate::fleet::{Member, Planned, Rank};
+use crate::fleet::{Member, Owed, Planned, Rank};
+use crate::record::Asked;
+use crate::record::line::Look;
 use crate::shared::Shared;
 use crate::upstream::Connection;
 
@@ -176,13 +178,16 @@ impl Order<'_> {
             exclude: self.exclude,
             prefers_pair: scopes.prefill.and_then(|_| prefers_pair(self.headers)),
         };
-        let matches = look_up(shared, &followed, prompt);
-        let planned = shared.books.lock().plan(shared.clock.now_ns(), &request, &matches);
+        let (asked, look) = shared.tape.as_ref().map(|tape| Asked::new(tape, &request)).unzip();
+        let number = asked.as_ref().map_or(0, |asked| asked.n);
+        note.recorded(number);
+        let matches = look_up(shared, &followed, prompt, look);
+        let planned = shared.books.lock().plan(shared.clock.now_ns(), &request, &matches, asked);
         let planned = planned.map_err(|no| unbooked(shared, no, &scopes))?;
         let pledge = |role: Role, worker: WorkerId| {
             let credit = followed
                 .get(role)
-                .and_then(|scope| shared.belief.write().map(|mut index| index.credit(scope, prompt, worker)));
+                .and_then(|scope| shared.belief.credit(scope, prompt, (worker, role), number));
             Pledge::new(Arc::clone(shared), self.endpoint, self.body.clone(), credit)
         };
         Ok(booked(shared, planned, scopes, pledge))
@@ -218,11 +223,16 @@ impl Order<'_> {
 }
 
 /// What each role's workers have of the prompt, where somebody wants to know.
-fn look_up(shared: &Shared, followed: &Scopes, prompt: PromptView<'_>) -> PlanMatches {
-    if followed.iter().all(Option::is_none) {
+fn look_up(
+    shared: &Shared,
+    followed: &Scopes,
+    prompt: PromptView<'_>,
+    look: Option<Box<Look>>,
+) -> PlanMatches {
+    if look.is_none() && followed.iter().all(Option::is_none) {
         return PlanMatches::default();
     }
-    let Some(index) = shared.belief.read() else { return PlanMatches::default() };
+    let Some(index) = shared.belief.read_for(look) else { return PlanMatches::default() };
     PerRole::of(|role| followed.get(role).map_or_else(Matches::default, |scope| index.lookup(scope, prompt)))
 }
 
@@ -265,9 +275,9 @@ pub(super) fn others_left(shared: &Shared, scopes: Scopes, headers: &HeaderMap, 
 }
 
 /// Takes a credit back, because nothing shows that the prompt reached the worker.
-pub(super) fn withdraw(shared: &Shared, endpoint: &Endpoint, body: &[u8], credit: Credit) {
+pub(super) fn withdraw(shared: &Shared, endpoint: &Endpoint, body: &[u8], owed: Owed) {
     let view = RequestView::read(endpoint.dialect, body);
-    shared.belief.withdraw(prompt_view(&view), credit);
+    shared.belief.withdraw(prompt_view(&view), owed);
 }
 
 /// The prompt as the index sees it. A batch goes to one worker, by its first prompt.

@@ -25,6 +25,9 @@ pub(super) type Running = Pin<Box<dyn Future<Output = Result<Prefilled, Failure>
 /// As long as this prefill's word is waited for where decode has failed.
 const SECOND_OPINION: Duration = Duration::from_millis(250);
 
+/// As long as decode may take to find fault with a request that prefill has found fault with: it may be behind with reading it.
+const SAME_WORDS: Duration = Duration::from_secs(2);
+
 type Decoding = Pin<Box<dyn Future<Output = Result<Begun, Failure>> + Send>>;
 
 /// Both calls, and what they are about.
@@ -103,6 +106,7 @@ impl<'a> Race<'a> {
                 ended = &mut self.sent.running, if self.lists.is_none() => match ended {
                     Ok(Prefilled::Done(lists)) => self.prefilled(lists),
                     Ok(Prefilled::Refused(begun)) => return Finish::Refused(begun),
+                    Err(failure) if failure.is_of_request() => return self.hear_decode(failure).await,
                     Err(failure) => return Finish::Failed(Half::Prefill, failure),
                 },
                 answered = &mut self.sent.decoding, if self.begun.is_none() => match answered {
@@ -112,6 +116,20 @@ impl<'a> Race<'a> {
                 },
             }
         }
+    }
+
+    /// What is wrong with a stream's request both engines say, each in its first event, and decode's is the client's. If decode says
+    /// nothing within a moment, only prefill has found fault with it.
+    async fn hear_decode(&mut self, failure: Failure) -> Finish {
+        let answered = match self.begun.take() {
+            Some(begun) => Ok(begun),
+            None => match tokio::time::timeout(SAME_WORDS, &mut self.sent.decoding).await {
+                Ok(answered) => answered,
+                Err(_) => return Finish::Failed(Half::Prefill, failure),
+            },
+        };
+        self.prefilled(InputLists::default());
+        answered.map_or_else(|failure| Finish::Failed(Half::Decode, failure), Finish::Begun)
     }
 
     fn prefilled(&mut self, lists: InputLists) {

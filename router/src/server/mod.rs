@@ -23,6 +23,7 @@ use self::listen::Listeners;
 pub(crate) use self::listen::Surface;
 use self::seats::Seats;
 use crate::config::Config;
+use crate::record::{Recording, Unwritable, header};
 use crate::reload;
 use crate::shared::Shared;
 use crate::signals::Ending;
@@ -49,6 +50,9 @@ pub(crate) enum ServeError {
     /// A file of certificates or keys is of no use.
     #[error("{0}")]
     File(#[from] BadFile),
+    /// Nothing can be recorded there.
+    #[error("{0}")]
+    Record(#[from] Unwritable),
     /// The operating system refuses threads or timers.
     #[error("cannot start: {0}")]
     Start(#[from] std::io::Error),
@@ -86,6 +90,7 @@ pub(crate) struct Opened {
     upstream_tls: ClientTls,
     tls: Option<Arc<Credentials>>,
     listeners: Listeners,
+    recording: Option<Recording>,
 }
 
 /// Takes what there may be no other of, before anything is begun.
@@ -98,8 +103,10 @@ pub(crate) fn open(config: &Config) -> Result<Opened, ServeError> {
     let upstream_tls = ClientTls::new(&config.upstream_tls)?;
     let tls = config.server_tls.as_ref().map(Credentials::load).transpose()?;
     let listeners = Listeners::open(config)?;
+    let start = |recorder| Recording::start(recorder, header(config));
+    let recording = config.recorder.as_ref().map(start).transpose()?;
     drop(guard);
-    Ok(Opened { runtime, upstream_tls, tls, listeners })
+    Ok(Opened { runtime, upstream_tls, tls, listeners, recording })
 }
 
 /// Runs until a signal ends it.
@@ -107,9 +114,11 @@ pub(crate) fn open(config: &Config) -> Result<Opened, ServeError> {
 /// # Errors
 /// [`ServeError`] when it cannot begin.
 pub(crate) fn run(config: &Config, opened: Opened, ending: Ending) -> Result<(), ServeError> {
-    let Opened { runtime, upstream_tls, tls, listeners } = opened;
+    // What is recorded is written to its end when everything else is over.
+    let Opened { recording, runtime, upstream_tls, tls, listeners } = opened;
+    let tape = recording.as_ref().map(|recording| Arc::clone(&recording.tape));
     let _guard = runtime.enter();
-    let shared = Shared::new(config, upstream_tls.clone(), ending.stop.clone())?;
+    let shared = Shared::new(config, upstream_tls.clone(), ending.stop.clone(), tape)?;
     if let Some(tls) = &tls {
         Arc::clone(tls).keep()?;
     }

@@ -28,6 +28,7 @@ mod operator;
 mod pairs;
 mod passthrough;
 mod ranks;
+mod recording;
 mod reload;
 mod request_ids;
 mod retries;

@@ -5,11 +5,12 @@
 
 use super::memory::heap;
 use super::node::{Node, NodeId};
+use super::symbol::Symbol;
 
 const CHUNK: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Arena<S> {
+pub(super) struct Arena<S: Symbol> {
     chunks: Vec<Vec<Node<S>>>,
     first_free: NodeId,
     /// Places taken from the chunks so far, and how many of them are free again.
@@ -17,13 +18,13 @@ pub(super) struct Arena<S> {
     free: usize,
 }
 
-impl<S> Default for Arena<S> {
+impl<S: Symbol> Default for Arena<S> {
     fn default() -> Self {
         Self { chunks: Vec::new(), first_free: NodeId::NONE, taken: 0, free: 0 }
     }
 }
 
-impl<S> Arena<S> {
+impl<S: Symbol> Arena<S> {
     /// Nodes in use.
     pub(super) fn len(&self) -> usize {
         self.taken - self.free

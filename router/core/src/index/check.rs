@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::PrefixIndex;
+use super::edge::Stretch;
 use super::forest::Forest;
 use super::holdings::{Leaf, Tenant};
 use super::node::{Node, NodeId};
-use super::symbol::Symbol;
+use super::symbol::{Run, Symbol};
 
 /// What the trees say a worker holds.
 #[derive(Debug, Default, PartialEq)]
@@ -24,6 +25,7 @@ impl PrefixIndex {
         let mut seen = BTreeMap::new();
         self.forests.text.check(&mut seen)?;
         self.forests.tokens.check(&mut seen)?;
+        self.forests.generated.check(&mut seen)?;
         for (tenant, holding) in self.holdings.iter() {
             let seen = seen.remove(&tenant).unwrap_or_default();
             if (seen.chars, &seen.leaves) != (holding.chars, &holding.leaves) {
@@ -53,10 +55,10 @@ impl<S: Symbol> Forest<S> {
         while let Some(id) = open.pop() {
             let node = self.arena.node(id);
             let is_root = node.parent == NodeId::NONE;
-            if is_root != node.edge.is_empty() || is_root != node.owners.as_slice().is_empty() {
+            if is_root != node.edge.run().is_empty() || is_root != node.owners.as_slice().is_empty() {
                 return Err(format!("{id:?}: only a root is bare: {node:?}"));
             }
-            if u64::from(node.chars) != S::chars(&node.edge) {
+            if u64::from(node.chars) != S::chars(node.edge.run()) {
                 return Err(format!("{id:?}: characters miscounted: {node:?}"));
             }
             self.check_children(id, node)?;
@@ -78,7 +80,7 @@ impl<S: Symbol> Forest<S> {
     fn check_children(&self, id: NodeId, node: &Node<S>) -> Result<(), String> {
         for (first, &child) in &node.children {
             let below = self.arena.node(child);
-            if below.parent != id || below.edge.first() != Some(first) {
+            if below.parent != id || below.edge.run().first() != Some(*first) {
                 return Err(format!("{child:?} is not a child of {id:?} by {first:?}: {below:?}"));
             }
         }

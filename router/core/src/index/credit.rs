@@ -10,7 +10,7 @@ use super::holdings::{Holding, Leaf, Tenant};
 use super::memory::heap;
 use super::node::Owner;
 use super::ownership::MOST_NEW_NODES;
-use super::symbol::{Forests, Symbol};
+use super::symbol::{Forests, Run, Symbol};
 use crate::ids::{ScopeId, WorkerId};
 
 impl PrefixIndex {
@@ -18,10 +18,10 @@ impl PrefixIndex {
     pub(super) fn credit_run<S: Symbol>(
         &mut self,
         scope: ScopeId,
-        run: &[S],
+        run: S::Run<'_>,
         worker: WorkerId,
     ) -> Option<(Tenant, u64)> {
-        let run = &run[..S::head(run, self.limits.max_tree_size).min(self.most_symbols::<S>())];
+        let run = run.until(S::head(run, self.limits.max_tree_size).min(self.most_symbols::<S>()));
         if run.is_empty() {
             return None;
         }
@@ -29,11 +29,11 @@ impl PrefixIndex {
         self.epoch += 1;
         let epoch = self.epoch;
         let mut leaves = MOST_EVICTED;
-        let mut path = self.make_room(scope, run, tenant, epoch, &mut leaves)?;
+        let mut path = self.make_room::<S>(scope, run, tenant, epoch, &mut leaves)?;
         let holding = self.holdings.entry(worker, tenant);
         let forest = S::forest_mut(&mut self.forests);
         forest.cut(&mut path);
-        let mut rest = Rest::of(run, &path);
+        let mut rest: Rest<'_, S> = Rest::of(run, &path);
         let lacking = forest.refresh(&path, tenant, epoch, holding) + rest.chars;
         let over = (holding.chars + lacking).saturating_sub(self.limits.max_tree_size);
         if over > 0 {
@@ -41,7 +41,8 @@ impl PrefixIndex {
             self.evicted_chars += evicted;
             // More than the run has if a bound was lowered: then nothing fits.
             let lack = over.saturating_sub(evicted);
-            let fits = if lack == 0 { run } else { &run[..S::head(run, S::chars(run).saturating_sub(lack))] };
+            let fits =
+                if lack == 0 { run } else { run.until(S::head(run, S::chars(run).saturating_sub(lack))) };
             // Nodes may have been joined. What is on the path stays: it is the newest, or another worker's.
             let forest = S::forest_mut(&mut self.forests);
             path = forest.walk(scope, fits);
@@ -63,7 +64,7 @@ impl PrefixIndex {
     fn make_room<S: Symbol>(
         &mut self,
         scope: ScopeId,
-        run: &[S],
+        run: S::Run<'_>,
         tenant: Tenant,
         epoch: u64,
         leaves: &mut usize,
@@ -118,7 +119,7 @@ impl PrefixIndex {
 
     /// What a credit may cost besides the symbols, the rows along its path and the places in its own arena.
     fn overhead(&self) -> usize {
-        let other_arena = self.forests.text.arena.growth(1).max(self.forests.tokens.arena.growth(1));
+        let other_arena = self.forests.growth();
         // The row list of a node that is split to shorten a leaf has at most a row for each tenant.
         let shortened = heap(2 * size_of::<Owner>() * (self.holdings.len() + 1));
         MOST_NEW_NODES * NODE_OVERHEAD + self.holdings.growth() + other_arena + shortened
@@ -164,6 +165,7 @@ pub(super) fn evict_leaf(forests: &mut Forests, chars: u64, tenant: Tenant, hold
     match holding.leaves.values().next() {
         Some(&Leaf::Text(node)) => forests.text.shrink(node, chars, tenant, holding),
         Some(&Leaf::Tokens(node)) => forests.tokens.shrink(node, chars, tenant, holding),
+        Some(&Leaf::Generated(node)) => forests.generated.shrink(node, chars, tenant, holding),
         None => 0,
     }
 }

@@ -6,12 +6,30 @@
 //!
 //! Trades away: up to [`MOST_SKIPPED_BYTES`] of each run are held and not used.
 
+use std::fmt::Debug;
 use std::ops::Deref;
 
 use super::memory::heap;
+use super::symbol::Symbol;
 
 /// Most bytes at the beginning of a buffer that may lie idle.
-const MOST_SKIPPED_BYTES: usize = 64;
+pub(super) const MOST_SKIPPED_BYTES: usize = 64;
+
+/// What a node keeps its symbols in.
+pub(super) trait Stretch<S: Symbol>: Debug + Default {
+    fn of(run: S::Run<'_>) -> Self;
+    fn run(&self) -> S::Run<'_>;
+    /// Takes the first `at` symbols out.
+    fn split_head(&mut self, at: usize) -> Self;
+    /// Keeps the first `len` symbols only.
+    fn truncate(&mut self, len: usize);
+    /// Puts `head` before it.
+    fn prepend(&mut self, head: Self);
+    /// Whether [`Self::prepend`] is cheap: both are short, or there is idle room for `head`.
+    fn takes_gladly(&self, head: &Self, most: usize) -> bool;
+    /// What it holds on the heap.
+    fn bytes(&self) -> usize;
+}
 
 /// A run of symbols with some idle room before it.
 #[derive(Debug)]
@@ -41,9 +59,19 @@ impl<S: Copy> From<&[S]> for Edge<S> {
     }
 }
 
-impl<S: Copy> Edge<S> {
-    /// Takes the first `at` symbols out.
-    pub(super) fn split_head(&mut self, at: usize) -> Self {
+impl<S> Stretch<S> for Edge<S>
+where
+    S: for<'a> Symbol<Run<'a> = &'a [S]>,
+{
+    fn of(run: &[S]) -> Self {
+        run.into()
+    }
+
+    fn run(&self) -> &[S] {
+        self
+    }
+
+    fn split_head(&mut self, at: usize) -> Self {
         let begin = usize::from(self.skipped) + at;
         if begin * size_of::<S>() <= MOST_SKIPPED_BYTES {
             let head = self[..at].into();
@@ -63,15 +91,13 @@ impl<S: Copy> Edge<S> {
         head
     }
 
-    /// Keeps the first `len` symbols only.
-    pub(super) fn truncate(&mut self, len: usize) {
+    fn truncate(&mut self, len: usize) {
         let mut held = std::mem::take(&mut self.held).into_vec();
         held.truncate(usize::from(self.skipped) + len);
         self.held = held.into_boxed_slice();
     }
 
-    /// Puts `head` before it.
-    pub(super) fn prepend(&mut self, head: Self) {
+    fn prepend(&mut self, head: Self) {
         if let Some(skipped) = usize::from(self.skipped).checked_sub(head.len()) {
             self.held[skipped..usize::from(self.skipped)].copy_from_slice(&head);
             self.skipped = skipped as u8;
@@ -83,13 +109,11 @@ impl<S: Copy> Edge<S> {
         *self = Self { held: held.into_boxed_slice(), skipped: head.skipped };
     }
 
-    /// Whether [`Self::prepend`] is cheap: both are short, or there is idle room for `head`.
-    pub(super) fn takes_gladly(&self, head: &Self, most: usize) -> bool {
+    fn takes_gladly(&self, head: &Self, most: usize) -> bool {
         head.len() <= usize::from(self.skipped) || size_of_val(&**head) + size_of_val(&**self) <= most
     }
 
-    /// What it holds on the heap.
-    pub(super) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         heap(size_of_val(&*self.held))
     }
 }

@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 
 use super::arena::Arena;
+use super::edge::Stretch;
 use super::holdings::Tenant;
 use super::matches::HEAD_PART;
 use super::memory::btree;
 use super::node::{Node, NodeId, Owner, Owners};
-use super::symbol::{Symbol, common_prefix};
+use super::symbol::{Run, Symbol};
 use crate::ids::ScopeId;
 
 /// What a lookup finds of one owner.
@@ -31,14 +32,14 @@ pub(super) struct Row {
 pub(super) type Rows = SmallVec<[Row; 8]>;
 
 #[derive(Debug)]
-pub(super) struct Forest<S> {
+pub(super) struct Forest<S: Symbol> {
     pub(super) arena: Arena<S>,
     pub(super) roots: BTreeMap<ScopeId, NodeId>,
     /// Heap held by the nodes besides their places: the sum of their footprints.
     pub(super) held_bytes: usize,
 }
 
-impl<S> Default for Forest<S> {
+impl<S: Symbol> Default for Forest<S> {
     fn default() -> Self {
         Self { arena: Arena::default(), roots: BTreeMap::new(), held_bytes: 0 }
     }
@@ -57,17 +58,22 @@ pub(super) struct Path {
 
 /// What of a run lies below its path.
 #[derive(Debug)]
-pub(super) struct Rest<'a, S> {
-    pub(super) run: &'a [S],
+pub(super) struct Rest<'a, S: Symbol> {
+    pub(super) run: S::Run<'a>,
     /// Characters in it.
     pub(super) chars: u64,
 }
 
 impl<'a, S: Symbol> Rest<'a, S> {
-    pub(super) fn of(run: &'a [S], path: &Path) -> Self {
-        let run = &run[path.matched..];
+    pub(super) fn of(run: S::Run<'a>, path: &Path) -> Self {
+        let run = run.after(path.matched);
         Self { run, chars: S::chars(run) }
     }
+}
+
+/// The symbol by which a child is found.
+fn first_of<S: Symbol>(edge: &S::Edge) -> S {
+    edge.run().first().expect("only a root has an empty edge")
 }
 
 /// Two edges are joined if they have no more than this together: evicting many small leaves must not move a long edge
@@ -84,52 +90,54 @@ impl<S: Symbol> Forest<S> {
         self.arena.bytes() + self.held_bytes + btree(self.roots.len(), size_of::<(ScopeId, NodeId)>())
     }
 
-    fn child(&self, parent: NodeId, rest: &[S]) -> Option<NodeId> {
-        self.arena.node(parent).children.get(rest.first()?).copied()
+    fn child(&self, parent: NodeId, rest: S::Run<'_>) -> Option<NodeId> {
+        self.arena.node(parent).children.get(&rest.first()?).copied()
     }
 
-    pub(super) fn walk(&self, scope: ScopeId, run: &[S]) -> Path {
+    pub(super) fn walk(&self, scope: ScopeId, run: S::Run<'_>) -> Path {
         let mut path = Path::default();
         let Some(&root) = self.roots.get(&scope) else { return path };
-        let mut at = root;
-        while let Some(child) = self.child(at, &run[path.matched..]) {
-            let edge = &self.arena.node(child).edge;
-            let same = common_prefix(edge, &run[path.matched..]);
+        let (mut at, mut rest) = (root, run);
+        while let Some(child) = self.child(at, rest) {
+            let edge = self.arena.node(child).edge.run();
+            let same = S::common_prefix(edge, rest);
             if same < edge.len() {
                 path.inside = Some((child, same));
                 break;
             }
             path.nodes.push(child);
             path.matched += same;
+            rest = rest.after(same);
             at = child;
         }
         path
     }
 
     /// Characters of `run` matched for each owner, in order of tenant.
-    pub(super) fn lookup(&self, scope: ScopeId, run: &[S]) -> Rows {
+    pub(super) fn lookup(&self, scope: ScopeId, run: S::Run<'_>) -> Rows {
         let mut rows = Rows::new();
         let Some(&root) = self.roots.get(&scope) else { return rows };
-        let (mut at, mut chars, mut matched) = (root, 0, 0);
+        let (mut at, mut chars, mut rest) = (root, 0, run);
         // Each node that was come by, with the characters up to its end.
         let mut path: SmallVec<[(NodeId, u64); 16]> = SmallVec::new();
-        while let Some(child) = self.child(at, &run[matched..]) {
+        while let Some(child) = self.child(at, rest) {
             let node = self.arena.node(child);
-            let same = common_prefix(&node.edge, &run[matched..]);
+            let edge = node.edge.run();
+            let same = S::common_prefix(edge, rest);
             // Owners only get fewer on the way down: those who end at `at` are noted when their number falls.
             let above = &self.arena.node(at).owners;
             if above.as_slice().len() > node.owners.as_slice().len() {
                 note(&mut rows, above, chars);
             }
             at = child;
-            if same < node.edge.len() {
-                chars += S::chars(&node.edge[..same]);
+            if same < edge.len() {
+                chars += S::chars(edge.until(same));
                 path.push((at, chars));
                 break;
             }
             chars += u64::from(node.chars);
             path.push((at, chars));
-            matched += same;
+            rest = rest.after(same);
         }
         note(&mut rows, &self.arena.node(at).owners, chars);
         for row in &mut rows {
@@ -154,12 +162,12 @@ impl<S: Symbol> Forest<S> {
     pub(super) fn split(&mut self, lower: NodeId, at: usize) -> NodeId {
         let node = self.arena.node(lower);
         let (parent, owners) = (node.parent, node.owners.above());
-        let upper_chars = S::chars_before(&node.edge, u64::from(node.chars), at);
+        let upper_chars = S::chars_before(node.edge.run(), u64::from(node.chars), at);
         let (upper_edge, next) = self.edit(lower, |node| {
             node.chars -= upper_chars as u32;
-            (node.edge.split_head(at), node.edge[0])
+            (node.edge.split_head(at), first_of::<S>(&node.edge))
         });
-        let first = upper_edge[0];
+        let first = first_of::<S>(&upper_edge);
         let mut upper = Node::new(parent, upper_edge, upper_chars, owners);
         upper.children.insert(next, lower);
         let upper = self.add(upper);
@@ -181,7 +189,7 @@ impl<S: Symbol> Forest<S> {
             return;
         }
         let upper = self.take(upper);
-        let first = upper.edge[0];
+        let first = first_of::<S>(&upper.edge);
         self.edit(lower, |node| {
             node.edge.prepend(upper.edge);
             node.chars += upper.chars;
@@ -193,15 +201,17 @@ impl<S: Symbol> Forest<S> {
     /// A new node with the edge `rest` and no owners yet, as a child of the last node of `path`.
     pub(super) fn hang(&mut self, scope: ScopeId, path: &Path, rest: &Rest<'_, S>) -> NodeId {
         let parent = path.nodes.last().copied().unwrap_or_else(|| self.root(scope));
-        let child = self.add(Node::new(parent, rest.run.into(), rest.chars, Owners::default()));
-        self.edit(parent, |node| node.children.insert(rest.run[0], child));
+        let edge = S::Edge::of(rest.run);
+        let first = first_of::<S>(&edge);
+        let child = self.add(Node::new(parent, edge, rest.chars, Owners::default()));
+        self.edit(parent, |node| node.children.insert(first, child));
         child
     }
 
     /// Takes a childless node out of the tree. The last one takes roots and arena with it.
     pub(super) fn unhang(&mut self, id: NodeId) {
         let node = self.take(id);
-        self.edit(node.parent, |parent| parent.children.remove(&node.edge[0]));
+        self.edit(node.parent, |parent| parent.children.remove(&first_of::<S>(&node.edge)));
         if self.node_count() == 0 {
             *self = Self::default();
         }

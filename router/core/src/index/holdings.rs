@@ -10,11 +10,12 @@ use super::memory::btree;
 use super::node::NodeId;
 use crate::ids::WorkerId;
 
-/// A node of one of the two forests.
+/// A node of one of the forests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leaf {
     Text(NodeId),
     Tokens(NodeId),
+    Generated(NodeId),
 }
 
 /// A worker between two clearings. Never used again.

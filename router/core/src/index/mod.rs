@@ -19,6 +19,7 @@ mod check;
 mod credit;
 mod edge;
 mod forest;
+mod generated;
 mod holdings;
 mod matches;
 mod memory;
@@ -28,6 +29,7 @@ mod shrink;
 mod symbol;
 
 use self::forest::Row;
+use self::generated::GeneratedToken;
 use self::holdings::{Holdings, Tenant};
 pub use self::matches::{HEAD_PART, Match, Matches};
 use self::symbol::Forests;
@@ -90,6 +92,7 @@ impl PrefixIndex {
         let rows = match prompt {
             PromptView::Text(run) => self.forests.text.lookup(scope, run),
             PromptView::Tokens(run) => self.forests.tokens.lookup(scope, run),
+            PromptView::Generated(run) => self.forests.generated.lookup(scope, run),
             PromptView::Unreadable => Default::default(),
         };
         let live = rows.iter().filter_map(|row| {
@@ -104,8 +107,9 @@ impl PrefixIndex {
     /// forgotten worker is credited with nothing.
     pub fn credit(&mut self, scope: ScopeId, prompt: PromptView<'_>, worker: WorkerId) -> Credit {
         let booked = match prompt.indexed() {
-            PromptView::Text(run) => self.credit_run(scope, run, worker),
-            PromptView::Tokens(run) => self.credit_run(scope, run, worker),
+            PromptView::Text(run) => self.credit_run::<u8>(scope, run, worker),
+            PromptView::Tokens(run) => self.credit_run::<u32>(scope, run, worker),
+            PromptView::Generated(run) => self.credit_run::<GeneratedToken>(scope, run, worker),
             PromptView::Unreadable => None,
         };
         Credit { scope, booked }
@@ -119,6 +123,9 @@ impl PrefixIndex {
         match prompt.indexed() {
             PromptView::Text(run) => self.forests.text.withdraw(scope, run, tenant, epoch, holding),
             PromptView::Tokens(run) => self.forests.tokens.withdraw(scope, run, tenant, epoch, holding),
+            PromptView::Generated(run) => {
+                self.forests.generated.withdraw(scope, run, tenant, epoch, holding);
+            }
             PromptView::Unreadable => {}
         }
         self.holdings.settle(tenant);
@@ -149,7 +156,7 @@ impl PrefixIndex {
 
     /// Sizes, for metrics.
     pub fn stats(&self) -> IndexStats {
-        let nodes = self.forests.text.node_count() + self.forests.tokens.node_count();
+        let nodes = self.forests.node_count();
         IndexStats {
             bytes: self.bytes() as u64,
             nodes: nodes as u64,
@@ -167,6 +174,6 @@ impl PrefixIndex {
     }
 
     fn bytes(&self) -> usize {
-        self.forests.text.bytes() + self.forests.tokens.bytes() + self.holdings.bytes()
+        self.forests.bytes() + self.holdings.bytes()
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use super::edge::Edge;
+use super::edge::Stretch;
 use super::holdings::Tenant;
 use super::memory::{btree, heap};
 use super::symbol::Symbol;
@@ -119,9 +119,9 @@ impl Owners {
 
 /// A run of symbols below another run.
 #[derive(Debug)]
-pub(super) struct Node<S> {
+pub(super) struct Node<S: Symbol> {
     /// The symbols between the parent and here; empty in a root only.
-    pub(super) edge: Edge<S>,
+    pub(super) edge: S::Edge,
     /// Characters of the edge.
     pub(super) chars: u32,
     pub(super) parent: NodeId,
@@ -131,17 +131,23 @@ pub(super) struct Node<S> {
     pub(super) owners: Owners,
 }
 
-impl<S> Node<S> {
+impl<S: Symbol> Node<S> {
     /// A node without edge and owners below `parent`.
     pub(super) fn bare(parent: NodeId) -> Self {
-        Self { edge: Edge::default(), chars: 0, parent, children: BTreeMap::new(), owners: Owners::default() }
+        Self {
+            edge: S::Edge::default(),
+            chars: 0,
+            parent,
+            children: BTreeMap::new(),
+            owners: Owners::default(),
+        }
     }
 }
 
 impl<S: Symbol> Node<S> {
     /// A node with `edge` of `chars` characters and `owners`, without children.
-    pub(super) fn new(parent: NodeId, edge: Edge<S>, chars: u64, owners: Owners) -> Self {
-        debug_assert_eq!(chars, S::chars(&edge), "counted before");
+    pub(super) fn new(parent: NodeId, edge: S::Edge, chars: u64, owners: Owners) -> Self {
+        debug_assert_eq!(chars, S::chars(edge.run()), "counted before");
         // An edge is part of one prompt's indexed part, so its characters fit.
         Self { edge, chars: chars as u32, parent, children: BTreeMap::new(), owners }
     }

@@ -3,11 +3,12 @@
 //! Every change of a row goes through here, together with the same change in the tenant's [`Holding`]: the number
 //! of its characters and its leaves in order of age.
 
+use super::edge::Stretch;
 use super::forest::{Forest, Path, Rest};
 use super::holdings::{Holding, Tenant};
 use super::memory::heap;
 use super::node::{NodeId, Owner, Stamp};
-use super::symbol::Symbol;
+use super::symbol::{Run, Symbol};
 use crate::ids::ScopeId;
 
 impl<S: Symbol> Forest<S> {
@@ -58,7 +59,7 @@ impl<S: Symbol> Forest<S> {
     fn own(&mut self, id: NodeId, tenant: Tenant, epoch: u64, holding: &mut Holding) {
         let stamp = Stamp::created(epoch);
         let (parent, chars) = self.edit(id, |node| {
-            debug_assert!(!node.edge.is_empty(), "nobody owns a root or a vacant place");
+            debug_assert!(!node.edge.run().is_empty(), "nobody owns a root or a vacant place");
             node.owners.insert(Owner { tenant, kids: 0, stamp });
             (node.parent, node.chars)
         });
@@ -101,7 +102,7 @@ impl<S: Symbol> Forest<S> {
     pub(super) fn shrink(&mut self, id: NodeId, chars: u64, tenant: Tenant, holding: &mut Holding) -> u64 {
         let node = self.arena.node(id);
         let all = u64::from(node.chars);
-        let keep = if chars < all { S::tail(&node.edge, all, chars) } else { 0 };
+        let keep = if chars < all { S::tail(node.edge.run(), all, chars) } else { 0 };
         if keep == 0 {
             return self.disown(id, tenant, holding);
         }
@@ -110,7 +111,7 @@ impl<S: Symbol> Forest<S> {
             return self.disown(id, tenant, holding);
         }
         // The tenant's alone, hence childless: cut in place.
-        let taken = all - S::chars_before(&node.edge, all, keep);
+        let taken = all - S::chars_before(node.edge.run(), all, keep);
         self.edit(id, |node| {
             node.edge.truncate(keep);
             node.chars -= taken as u32;
@@ -123,7 +124,7 @@ impl<S: Symbol> Forest<S> {
     pub(super) fn withdraw(
         &mut self,
         scope: ScopeId,
-        run: &[S],
+        run: S::Run<'_>,
         tenant: Tenant,
         epoch: u64,
         holding: &mut Holding,
@@ -137,10 +138,10 @@ impl<S: Symbol> Forest<S> {
     }
 
     /// At most this many bytes more when the tenant is granted the whole path and the rest of the run.
-    pub(super) fn room_for(&self, path: &Path, run: &[S], tenant: Tenant) -> usize {
+    pub(super) fn room_for(&self, path: &Path, run: S::Run<'_>, tenant: Tenant) -> usize {
         let joined: usize = path.nodes.iter().map(|&id| self.arena.node(id).owners.growth(tenant)).sum();
         let split = path.inside.map_or(0, |(id, _)| self.arena.node(id).owners.copy_bytes());
-        let rest = heap(size_of_val(&run[path.matched..]));
+        let rest = heap((run.len() - path.matched) * size_of::<S>());
         joined + split + rest + self.arena.growth(MOST_NEW_NODES)
     }
 }

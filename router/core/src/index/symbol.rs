@@ -1,8 +1,10 @@
-//! The two alphabets of a prompt: bytes of text and token ids.
+//! The alphabets of a prompt: bytes of text, token ids, and token ids that are known by where they come from.
 
 use std::fmt::Debug;
 
+use super::edge::{Edge, Stretch};
 use super::forest::Forest;
+use super::generated::GeneratedToken;
 use super::holdings::Leaf;
 use super::node::NodeId;
 use crate::prompt::{CHARS_PER_TOKEN, starts_char, text_chars};
@@ -18,19 +20,78 @@ const COMPARED_SYMBOLS: usize = 32;
 pub(super) struct Forests {
     pub(super) text: Forest<u8>,
     pub(super) tokens: Forest<u32>,
+    pub(super) generated: Forest<GeneratedToken>,
+}
+
+impl Forests {
+    /// Nodes of all of them.
+    pub(super) fn node_count(&self) -> usize {
+        self.text.node_count() + self.tokens.node_count() + self.generated.node_count()
+    }
+
+    /// Heap of all of them.
+    pub(super) fn bytes(&self) -> usize {
+        self.text.bytes() + self.tokens.bytes() + self.generated.bytes()
+    }
+
+    /// At most this many bytes more for a node of any alphabet in use.
+    pub(super) fn growth(&self) -> usize {
+        let of_generated = if self.generated.roots.is_empty() { 0 } else { self.generated.arena.growth(1) };
+        self.text.arena.growth(1).max(self.tokens.arena.growth(1)).max(of_generated)
+    }
+}
+
+/// A run of symbols of a prompt or of an edge, borrowed.
+pub(super) trait Run: Copy + Debug {
+    type Symbol;
+    fn len(self) -> usize;
+    fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+    fn first(self) -> Option<Self::Symbol>;
+    /// All but the first `at` symbols, of which it has at least so many.
+    fn after(self, at: usize) -> Self;
+    /// The first `at` symbols, of which it has at least so many.
+    fn until(self, at: usize) -> Self;
+}
+
+impl<S: Copy + Debug> Run for &[S] {
+    type Symbol = S;
+
+    fn len(self) -> usize {
+        <[S]>::len(self)
+    }
+
+    fn first(self) -> Option<S> {
+        <[S]>::first(self).copied()
+    }
+
+    fn after(self, at: usize) -> Self {
+        &self[at..]
+    }
+
+    fn until(self, at: usize) -> Self {
+        &self[..at]
+    }
 }
 
 /// A symbol of an edge, and how runs of it are measured in characters.
 pub(super) trait Symbol: Copy + Ord + Debug {
+    /// Symbols as prompts and edges hand them out.
+    type Run<'a>: Run<Symbol = Self>;
+    /// Symbols as a node keeps them.
+    type Edge: Stretch<Self>;
+    /// How many symbols `a` and `b` have in common at their beginnings.
+    fn common_prefix(a: Self::Run<'_>, b: Self::Run<'_>) -> usize;
     /// Characters in `run`; additive over any cut.
-    fn chars(run: &[Self]) -> u64;
+    fn chars(run: Self::Run<'_>) -> u64;
     /// Length of the longest head of `run` with at most `chars` characters.
-    fn head(run: &[Self], chars: u64) -> usize;
+    fn head(run: Self::Run<'_>, chars: u64) -> usize;
     /// Where the shortest tail of `run` with at least `chars` characters begins (0 if the whole has fewer).
     /// `all` is the number of characters in `run`.
-    fn tail(run: &[Self], all: u64, chars: u64) -> usize;
+    fn tail(run: Self::Run<'_>, all: u64, chars: u64) -> usize;
     /// Characters in the first `at` symbols of `run`, of which the whole has `all`.
-    fn chars_before(run: &[Self], all: u64, at: usize) -> u64;
+    fn chars_before(run: Self::Run<'_>, all: u64, at: usize) -> u64;
     fn forest(forests: &Forests) -> &Forest<Self>;
     fn forest_mut(forests: &mut Forests) -> &mut Forest<Self>;
     /// A reference to a node of this alphabet's forest.
@@ -38,6 +99,13 @@ pub(super) trait Symbol: Copy + Ord + Debug {
 }
 
 impl Symbol for u8 {
+    type Run<'a> = &'a [u8];
+    type Edge = Edge<u8>;
+
+    fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+        common_prefix(a, b)
+    }
+
     fn chars(run: &[u8]) -> u64 {
         text_chars(run)
     }
@@ -94,20 +162,27 @@ impl Symbol for u8 {
 }
 
 impl Symbol for u32 {
+    type Run<'a> = &'a [u32];
+    type Edge = Edge<u32>;
+
+    fn common_prefix(a: &[u32], b: &[u32]) -> usize {
+        common_prefix(a, b)
+    }
+
     fn chars(run: &[u32]) -> u64 {
-        run.len() as u64 * CHARS_PER_TOKEN
+        chars_of(run.len())
     }
 
     fn head(run: &[u32], chars: u64) -> usize {
-        usize::try_from(chars / CHARS_PER_TOKEN).unwrap_or(usize::MAX).min(run.len())
+        head_of(run.len(), chars)
     }
 
     fn tail(run: &[u32], _all: u64, chars: u64) -> usize {
-        run.len().saturating_sub(usize::try_from(chars.div_ceil(CHARS_PER_TOKEN)).unwrap_or(usize::MAX))
+        tail_of(run.len(), chars)
     }
 
     fn chars_before(_run: &[u32], _all: u64, at: usize) -> u64 {
-        at as u64 * CHARS_PER_TOKEN
+        chars_of(at)
     }
 
     fn forest(forests: &Forests) -> &Forest<u32> {
@@ -123,13 +198,28 @@ impl Symbol for u32 {
     }
 }
 
+/// Characters that so many tokens stand for.
+pub(super) fn chars_of(tokens: usize) -> u64 {
+    tokens as u64 * CHARS_PER_TOKEN
+}
+
+/// [`Symbol::head`] of so many tokens.
+pub(super) fn head_of(tokens: usize, chars: u64) -> usize {
+    usize::try_from(chars / CHARS_PER_TOKEN).unwrap_or(usize::MAX).min(tokens)
+}
+
+/// [`Symbol::tail`] of so many tokens.
+pub(super) fn tail_of(tokens: usize, chars: u64) -> usize {
+    tokens.saturating_sub(usize::try_from(chars.div_ceil(CHARS_PER_TOKEN)).unwrap_or(usize::MAX))
+}
+
 /// Whether each byte of text with `all` characters is one: then positions need no counting.
 fn is_ascii(text: &[u8], all: u64) -> bool {
     text.len() as u64 == all
 }
 
 /// How many symbols `a` and `b` have in common at their beginnings.
-pub(super) fn common_prefix<S: Symbol>(a: &[S], b: &[S]) -> usize {
+fn common_prefix<S: Copy + Eq>(a: &[S], b: &[S]) -> usize {
     let len = a.len().min(b.len());
     let (a, b) = (&a[..len], &b[..len]);
     // The usual case on a path is that the whole edge agrees: one memcmp.

@@ -25,7 +25,7 @@ impl Ledger {
         agree("load", account.load, load)?;
         let queued: BTreeSet<(u64, LeaseId)> =
             own().filter(|(_, lease)| lease.queued).map(|(id, lease)| (lease.looked, *id)).collect();
-        agree("queued", account.computing.as_slice(), Vec::from_iter(queued))?;
+        agree("queued", Vec::from_iter(account.computing.iter().copied()), Vec::from_iter(queued))?;
         let goes_on = |lease: &&Lease| lease.source == Some(account.worker);
         agree("derived", account.derived, self.leases.values().filter(goes_on).count() as u64)?;
         match account.breaker {

@@ -9,7 +9,7 @@ mod check;
 mod cursor;
 pub(crate) mod loads;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::WorkerId;
 use crate::breaker::{Breaker, BreakerChange, BreakerConfig, BreakerView, Gate, Pass};
@@ -107,8 +107,9 @@ pub(crate) struct Account {
     worker: WorkerId,
     load: Load,
     tally: Tally,
-    /// (index's clock at the lookup, lease) of all that have no first token yet, in order.
-    computing: Vec<(u64, LeaseId)>,
+    /// (index's clock at the lookup, lease) of all that have no first token yet, in order. The oldest usually go first, and
+    /// there may be very many.
+    computing: VecDeque<(u64, LeaseId)>,
     /// What the worker says of itself; absent where no policy wants to know.
     feed: Option<Feed>,
     /// Absent where breakers are off.
@@ -217,7 +218,7 @@ impl Account {
     /// The index's clock at the lookup of the prompt that has been waiting for its first token since the earliest one;
     /// `None` if none waits.
     pub(crate) fn computing_since(&self) -> Option<u64> {
-        self.computing.first().map(|first| first.0)
+        self.computing.front().map(|first| first.0)
     }
 
     fn begin(&mut self, looked: u64, id: LeaseId) {
@@ -248,6 +249,11 @@ impl Ledger {
         Self { accounts: Vec::new(), leases: BTreeMap::new(), bookings: 0, report_ttl_ns, breaker }
     }
 
+    /// Counts on from so many bookings.
+    pub(crate) fn resume(&mut self, bookings: u64) {
+        self.bookings = bookings;
+    }
+
     /// Opens the account of a worker; ids come in ascending order.
     pub(crate) fn open(&mut self, worker: WorkerId) {
         debug_assert!(
@@ -258,7 +264,7 @@ impl Ledger {
         self.accounts.push(Account {
             worker,
             load: Load::default(),
-            computing: Vec::new(),
+            computing: VecDeque::new(),
             tally: Tally::default(),
             feed,
             breaker: self.breaker.map(Breaker::new),

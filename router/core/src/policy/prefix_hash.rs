@@ -69,16 +69,19 @@ impl PrefixHash {
     fn hash(&self, prompt: PromptView<'_>) -> Option<u64> {
         match prompt {
             PromptView::Tokens([]) | PromptView::Text([]) | PromptView::Unreadable => None,
-            PromptView::Tokens(ids) => {
-                let mut hasher = Xxh3::new();
-                // Big-endian ids of the mock tokenizer are the text itself: a virtual run hashes what a live one does.
-                ids.iter().take(self.token_count).for_each(|id| hasher.update(&id.to_be_bytes()));
-                Some(hasher.digest())
-            }
+            PromptView::Tokens(ids) => Some(self.hash_ids(ids.iter().copied())),
+            PromptView::Generated(run) => (!run.is_empty()).then(|| self.hash_ids(run.tokens())),
             PromptView::Text(text) => {
                 Some(xxh3_64(first_chars(text, self.token_count * CHARS_PER_TOKEN as usize)))
             }
         }
+    }
+
+    fn hash_ids(&self, ids: impl Iterator<Item = u32>) -> u64 {
+        let mut hasher = Xxh3::new();
+        // Big-endian ids of the mock tokenizer are the text itself: a virtual run hashes what a live one does.
+        ids.take(self.token_count).for_each(|id| hasher.update(&id.to_be_bytes()));
+        hasher.digest()
     }
 }
 

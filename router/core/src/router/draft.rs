@@ -117,7 +117,7 @@ impl Router {
 /// engine needs it to begin.
 fn predicted_cached_tokens(request: &RouteRequest<'_>, matches: &Matches, matched_chars: u64) -> u64 {
     let tokens = match request.prompt {
-        PromptView::Tokens(_) => matched_chars / CHARS_PER_TOKEN,
+        PromptView::Tokens(_) | PromptView::Generated(_) => matched_chars / CHARS_PER_TOKEN,
         PromptView::Unreadable => 0,
         PromptView::Text(text) => {
             // The index has looked at the beginning only of a long prompt.

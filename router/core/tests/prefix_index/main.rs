@@ -1,6 +1,7 @@
 //! The prefix index as its callers see it.
 
 mod bounds;
+mod generated;
 mod model;
 mod oracle;
 mod ownership;

@@ -57,6 +57,43 @@ fn a_prefill_engine_that_gives_up_within_its_stream_has_failed() {
     wait_until("the leases to end", || is_idle(&router));
 }
 
+/// What an engine that finds fault with a stream's request says in its first event: no worker has failed.
+const WRONG: &str =
+    "data: {\"error\":{\"message\":\"too many tokens\",\"code\":400,\"retryable\":false}}\n\n";
+
+#[test]
+fn what_both_engines_find_wrong_with_a_stream_is_told_by_decode_whoever_says_it_first() {
+    for prefill_is_first in [true, false] {
+        let said = Latch::default();
+        let finding = |waits: bool| {
+            let said = said.clone();
+            Worker::start(move |conn, _| {
+                conn.begin_stream();
+                if waits {
+                    said.wait();
+                }
+                conn.chunk(WRONG.as_bytes());
+                conn.chunk(DONE);
+                conn.end_stream();
+                true
+            })
+        };
+        let (prefill, decode) = (finding(!prefill_is_first), finding(prefill_is_first));
+        let router = router(&[&prefill], &[&decode], &flags(&[]));
+        let mut client = sent(&router, STREAM);
+        let (first, second) = if prefill_is_first { (&prefill, &decode) } else { (&decode, &prefill) };
+        wait_until("both to be asked", || first.count("POST") == 1 && second.count("POST") == 1);
+        said.pass(1);
+        let answer = client.receive();
+        assert_eq!((answer.status(), answer.text().starts_with(WRONG)), (200, true), "{}", answer.text());
+        wait_until("the leases to end", || is_idle(&router));
+        for worker in [&prefill, &decode] {
+            assert_eq!((breaker(&router, worker), errors(&router, worker)), (0.0, 0.0));
+            assert_eq!(worker.count("POST"), 1, "nobody is asked again");
+        }
+    }
+}
+
 #[test]
 fn a_decode_engine_that_gives_up_within_its_stream_has_failed() {
     let (done, failing) = (prefill(), giving_up("Decode transfer failed"));
