@@ -15,11 +15,13 @@ use crate::live;
 pub enum Exit {
     /// Done, and every assert holds.
     Done = 0,
-    /// An assert failed.
+    /// An assert or the gate failed.
     AssertFailed = 1,
     /// The command line, the scenario or the trace is wrong, or the results cannot be written.
     Usage = 2,
-    /// A live run measured the generator and not the router.
+    /// The baseline is missing, or of another scenario.
+    Baseline = 3,
+    /// A live run measured the generator and not the router, or has too few repeats.
     Invalid = 4,
     /// A target did not start or died.
     Target = 5,

@@ -7,8 +7,8 @@ use clap::Parser;
 
 use crate::commands::{Command, run};
 
-const EXIT_CODES: &str = "Exit codes: 0 done and all asserts hold, 1 an assert failed, 2 usage or input error, \
-4 a live run is invalid because this program was the bottleneck, 5 a target did not start or died, 130 interrupted.";
+const EXIT_CODES: &str = "Exit codes: 0 done and all asserts hold, 1 an assert or the gate failed, 2 usage or input error, \
+3 the baseline is missing or of another scenario, 4 a live run is invalid because this program was the bottleneck or there are too few repeats, 5 a target did not start or died, 130 interrupted.";
 
 /// Replays shared-prefix workloads and traces against every routing policy, in virtual time and live.
 #[derive(Debug, Parser)]
@@ -54,8 +54,10 @@ mod tests {
 
     fn read(line: &str) -> Result<run::Options, clap::Error> {
         let words = ["loadgen"].into_iter().chain(line.split_whitespace());
-        let Command::Run(options) = super::read(words.map(OsString::from))?;
-        Ok(options)
+        match super::read(words.map(OsString::from))? {
+            Command::Run(options) => Ok(options),
+            other => panic!("{other:?} is no run"),
+        }
     }
 
     #[test]

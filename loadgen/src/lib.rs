@@ -4,10 +4,15 @@
 pub mod app;
 pub mod cli;
 pub mod commands;
+pub mod decisions;
 pub mod experiment;
+pub mod gate;
 pub mod live;
 pub mod report;
 pub mod run;
 pub mod scenario;
+pub mod search;
+pub mod statistics;
+pub mod trace;
 pub mod virtual_time;
 pub mod workload;

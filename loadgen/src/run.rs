@@ -1,11 +1,18 @@
 //! What one run of one cell gives: the records of its requests, and what was measured beside them.
 
+mod engines;
+mod reach;
+
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 use protocol::record::RequestRecord;
 use router_core::PolicyConfig;
 use serde::{Deserialize, Serialize};
+
+pub(crate) use engines::Recorder;
+pub use engines::{EngineSample, EngineTimeline};
+pub use reach::Reach;
 
 use crate::scenario::{Cell, Pool};
 
@@ -38,8 +45,10 @@ pub type Params = BTreeMap<String, serde_json::Value>;
 pub struct Run {
     /// The world it ran in.
     pub world: World,
-    /// The policy and its options.
+    /// The policy and its options. Of a target, which has a policy of its own, nothing.
     pub policy: PolicyConfig,
+    /// The name of the router under test where it is not ours.
+    pub target: Option<String>,
     /// What else the router was told: section and line of its own file.
     pub settings: Vec<(&'static str, String)>,
     /// The options that were set, and the swept keys.
@@ -60,8 +69,45 @@ pub struct Run {
     pub itl_ns: Histogram<u64>,
     /// In-flight requests per worker over time, sampled evenly over the run.
     pub load: LoadTimeline,
-    /// CPU time (user + system) of the router process per request, in microseconds; live only.
+    /// What the workers held over time; virtual only.
+    pub engines: EngineTimeline,
+    /// How much of the prompts could have come from a cache; absent where the prompts were not kept.
+    pub reach: Option<Reach>,
+    /// CPU time (user + system) of the router's processes per request, in microseconds; live only.
     pub router_cpu_us_per_request: Option<f64>,
+    /// What else was measured beside the requests; live only.
+    pub beside: Option<Beside>,
+}
+
+/// What is measured beside the requests of a live run.
+#[derive(Debug, Clone)]
+pub struct Beside {
+    /// Of every request that succeeded and whose engine told its own time to first token: how much longer it took at the
+    /// client, from the actual send, in nanoseconds of the run.
+    pub router_ns: Histogram<u64>,
+    /// The most memory that the router's processes had at once, in bytes; of several, the sum of each one's most.
+    pub router_peak_bytes: Option<u64>,
+    /// How busy the machine was.
+    pub machine: Machine,
+}
+
+/// Who had the CPU during a live run. Every figure is a share from 0 to 1, and absent where the kernel does not tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Machine {
+    /// How long it was watched, in nanoseconds of wall time.
+    pub span_ns: u64,
+    /// The share of that time in which the thread that sends and receives had a CPU.
+    pub client_ran: Option<f64>,
+    /// The share in which it was ready to run and had none.
+    pub client_waited: Option<f64>,
+    /// Of the time in which threads of the workers wanted a CPU, the share in which they had none.
+    pub workers_waited: Option<f64>,
+    /// The same of the router's.
+    pub router_waited: Option<f64>,
+    /// The share of all CPUs' time that went to programs which have no part in the run.
+    pub others_ran: Option<f64>,
+    /// The share that the hypervisor took away.
+    pub stolen: Option<f64>,
 }
 
 /// The error of a request whose client left. Nobody has failed it.
@@ -90,6 +136,7 @@ impl Run {
         Self {
             world: cell.world,
             policy: cell.policy.clone(),
+            target: cell.target.as_ref().map(|target| target.name.clone()),
             settings: cell.scenario.routing.settings(fleet.roles.disaggregated()),
             params: cell.params.clone(),
             seed,
@@ -100,8 +147,27 @@ impl Run {
             load: LoadTimeline::from_records(&records, workers, TIMELINE_SAMPLES),
             records,
             itl_ns,
+            engines: EngineTimeline::default(),
+            reach: None,
             router_cpu_us_per_request: None,
+            beside: None,
         }
+    }
+
+    /// What is compared in it: a policy of our router, or another router.
+    #[must_use]
+    pub fn router(&self) -> &str {
+        self.target.as_deref().unwrap_or(self.policy.name())
+    }
+}
+
+impl Run {
+    /// The run of `cell` with `seed` when nothing was kept of its requests but figures. It is small, whatever was sent.
+    #[must_use]
+    pub fn without_records(cell: &Cell, seed: u64) -> Self {
+        #[expect(clippy::expect_used, reason = "one significant digit is allowed")]
+        let no_gaps = Histogram::new(1).expect("a valid precision");
+        Self { load: LoadTimeline::default(), ..Self::of(cell, seed, Vec::new(), no_gaps) }
     }
 }
 

@@ -1,6 +1,14 @@
 //! What the program can do: a file for each command, with its flags.
 
+pub mod capacity;
+pub mod compare;
+pub mod replay;
 pub mod run;
+pub mod selfcheck;
+mod subject;
+pub mod sweep;
+pub mod trace;
+pub mod tune;
 
 use std::fmt::Display;
 
@@ -16,6 +24,20 @@ use crate::scenario::Mode;
 pub enum Command {
     /// Run a scenario (the word `run` may be left out)
     Run(run::Options),
+    /// Look at a trace, convert it or make it anonymous
+    Trace(trace::Options),
+    /// Run many settings of a scenario; an interrupted sweep resumes
+    Sweep(sweep::Options),
+    /// Look for better settings of a policy, for a scenario or a trace
+    Tune(tune::Options),
+    /// Find the highest load that meets the objectives
+    Capacity(capacity::Options),
+    /// Compare a run with its baseline: the gate
+    Compare(compare::Options),
+    /// Decide again what a router has recorded, by its own policy or another one
+    Replay(replay::Options),
+    /// Find out what this client can measure on this machine
+    Selfcheck(selfcheck::Options),
 }
 
 impl Command {
@@ -26,6 +48,13 @@ impl Command {
     pub fn execute(&self) -> Result<Exit, Failure> {
         match self {
             Self::Run(options) => run::execute(options),
+            Self::Trace(options) => trace::execute(options),
+            Self::Sweep(options) => sweep::execute(options),
+            Self::Tune(options) => tune::execute(options),
+            Self::Capacity(options) => capacity::execute(options),
+            Self::Compare(options) => compare::execute(options),
+            Self::Replay(options) => replay::execute(options),
+            Self::Selfcheck(options) => selfcheck::execute(options),
         }
     }
 }

@@ -9,6 +9,7 @@ use super::{Failure, assignment};
 use crate::app::{self, Exit};
 use crate::experiment::{self, Environment, Started};
 use crate::report::{self, About, Experiment, Glyphs, Winner};
+use crate::run::World;
 use crate::scenario::{self, Mode, Scenario};
 
 /// Most winners that are named on the terminal; the others have their files all the same.
@@ -54,6 +55,7 @@ pub(super) fn execute(options: &Options) -> Result<Exit, Failure> {
         options.mode,
     )
     .map_err(Failure::usage)?;
+    tell_left_out(options.quiet, &scenario);
     let out = options.out.clone().unwrap_or_else(|| PathBuf::from("reports").join(&scenario.name));
     // Found out now, not after minutes of work.
     report::prepare(&out).map_err(Failure::usage)?;
@@ -67,7 +69,7 @@ pub(super) fn execute(options: &Options) -> Result<Exit, Failure> {
         Environment::capture(started).into_json(),
     );
     let written = app::uninterrupted(|| report::write(&out, &experiment)).map_err(Failure::usage);
-    tell(options, &experiment, written.is_ok().then_some(&out));
+    tell(options.quiet, &experiment, written.is_ok().then_some(&out));
     for death in &results.deaths {
         eprintln!("loadgen: {death}");
     }
@@ -80,22 +82,35 @@ pub(super) fn execute(options: &Options) -> Result<Exit, Failure> {
     })
 }
 
+/// Says which routers do not run: there is no copy of them in virtual time.
+fn tell_left_out(quiet: bool, scenario: &Scenario) {
+    if quiet || scenario.targets.is_empty() || !scenario.mode.worlds().contains(&World::Virtual) {
+        return;
+    }
+    let names: Vec<&str> = scenario.targets.iter().map(|target| target.name.as_str()).collect();
+    eprintln!("targets run live only; left out of virtual time: {}", names.join(", "));
+}
+
 /// What the report says about the scenario.
-fn about(scenario: &Scenario, seeds: Option<u32>) -> About {
+pub(super) fn about(scenario: &Scenario, seeds: Option<u32>) -> About {
     About {
         name: scenario.name.clone(),
         description: scenario.description.clone(),
         source: scenario.source.clone(),
         overrides: scenario.overrides.clone(),
         facts: experiment::facts(scenario, seeds),
+        fingerprint: scenario.fingerprint.clone(),
     }
 }
 
 /// Prints the comparison, and where the report is. A reader that has gone away is no reason to fail.
-fn tell(options: &Options, experiment: &Experiment, report: Option<&PathBuf>) {
-    if options.quiet {
+pub(super) fn tell(quiet: bool, experiment: &Experiment, report: Option<&PathBuf>) {
+    if quiet {
         for run in experiment.invalid() {
             eprintln!("loadgen: INVALID {run}");
+        }
+        for warning in experiment.warnings() {
+            eprintln!("loadgen: WARNING {warning}");
         }
         for outcome in experiment.outcomes().iter().filter(|outcome| outcome.failed()) {
             eprintln!("loadgen: {outcome}");

@@ -1,7 +1,13 @@
 //! A scenario in a few words, for the head of the report.
 
+use std::sync::Arc;
+
 use crate::report::Slo;
-use crate::scenario::{Arrival, Fleet, MatchRatio, Popularity, Roles, Scenario, SharedPrefix, Workload};
+use crate::run::World;
+use crate::scenario::{
+    Agentic, Arrival, Chat, Fleet, MatchRatio, Mix, Opening, Popularity, PrefixTree, Roles, Scenario,
+    SharedPrefix, Spread, Target, Workload,
+};
 
 /// Most values of a swept fact that are told.
 const MOST_VALUES: usize = 4;
@@ -22,8 +28,9 @@ pub fn facts(scenario: &Scenario, seeds: Option<u32>) -> Vec<(String, String)> {
     };
     let facts = [
         ("Workload", swept(|scenario| workload(&scenario.workload))),
-        ("Arrival", swept(|scenario| arrival(scenario.arrival))),
+        ("Arrival", swept(|scenario| arrival(&scenario.arrival))),
         ("Fleet", swept(|scenario| fleet(&scenario.fleet))),
+        ("Targets", targets(scenario)),
         ("Faults", swept(|scenario| scenario.faults.to_string())),
         ("Objectives", scenario.slo.map_or(String::new(), objectives)),
         ("Seeds", self::seeds(scenario, seeds)),
@@ -61,17 +68,17 @@ fn in_one(texts: &[&str]) -> Option<String> {
     Some(text.join(" "))
 }
 
-fn objectives(slo: Slo) -> String {
-    format!("TTFT at most {} ms, TPOT at most {} ms", slo.ttft_ns as f64 / 1e6, slo.tpot_ns as f64 / 1e6)
+/// Other routers that run beside ours.
+fn targets(scenario: &Scenario) -> String {
+    if !scenario.mode.worlds().contains(&World::Live) {
+        return String::new();
+    }
+    let told = |target: &Arc<Target>| format!("{}: {}", target.label(), target.source);
+    scenario.targets.iter().map(told).collect::<Vec<_>>().join("; ")
 }
 
-/// How many requests a run has.
-#[must_use]
-pub(super) fn requests(scenario: &Scenario) -> u64 {
-    match &scenario.workload {
-        Workload::SharedPrefix(w) => u64::from(w.groups) * u64::from(w.prompts_per_group),
-        Workload::Trace(replay) => replay.trace.rows.len() as u64,
-    }
+fn objectives(slo: Slo) -> String {
+    format!("TTFT at most {} ms, TPOT at most {} ms", slo.ttft_ns as f64 / 1e6, slo.tpot_ns as f64 / 1e6)
 }
 
 fn seeds(scenario: &Scenario, count: Option<u32>) -> String {
@@ -89,16 +96,32 @@ fn workload(workload: &Workload) -> String {
             let name = replay.path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
             let speed =
                 if replay.speedup == 1.0 { String::new() } else { format!(", {} × speed", replay.speedup) };
-            format!("{} requests of {name}{speed}", replay.trace.rows.len())
+            let rounds = match replay.repeat.rounds {
+                1 => String::new(),
+                rounds => format!(" in {rounds} rounds"),
+            };
+            let bad = match replay.trace.skipped {
+                0 => String::new(),
+                skipped => format!(", {skipped} bad rows passed over"),
+            };
+            let (requests, format) = (replay.requests(), replay.trace.format.label());
+            format!("{requests} requests of {name} ({format}{bad}){rounds}{speed}")
         }
+        Workload::Independent(w) => {
+            format!(
+                "{} prompts that share nothing, {} tokens in, {} out",
+                w.requests, w.prompt_tokens, w.output_tokens
+            )
+        }
+        Workload::PrefixTree(w) => prefix_tree(w),
+        Workload::Chat(w) => chat(w),
+        Workload::Agentic(w) => agentic(w),
+        Workload::Mix(w) => mix(w),
     }
 }
 
 fn shared_prefix(w: &SharedPrefix) -> String {
-    let popularity = match w.popularity {
-        Popularity::Uniform => String::new(),
-        Popularity::Zipf { exponent } => format!(", Zipf {exponent}"),
-    };
+    let popularity = popularity(w.popularity);
     let ratio = match w.match_ratio {
         MatchRatio::Full => String::new(),
         MatchRatio::Uniform { low, high } => format!(", shared share {low} to {high}"),
@@ -109,9 +132,95 @@ fn shared_prefix(w: &SharedPrefix) -> String {
     )
 }
 
-fn arrival(arrival: Arrival) -> String {
+fn popularity(popularity: Popularity) -> String {
+    match popularity {
+        Popularity::Uniform => String::new(),
+        Popularity::Zipf { exponent } => format!(", Zipf {exponent}"),
+    }
+}
+
+fn prefix_tree(w: &PrefixTree) -> String {
+    let fan_outs: Vec<String> = w.levels.iter().map(|level| level.fan_out.to_string()).collect();
+    let tokens: Vec<String> = w.levels.iter().map(|level| level.tokens.to_string()).collect();
+    format!(
+        "{} prompts on a tree of {} prefixes, {} + {} tokens in, {} out{}",
+        w.requests,
+        fan_outs.join(" × "),
+        tokens.join(" + "),
+        w.question_tokens,
+        w.output_tokens,
+        popularity(w.popularity)
+    )
+}
+
+fn opening(opening: &Opening) -> String {
+    match (opening.groups(), opening.system_prompts) {
+        (0, _) => String::new(),
+        (_, 1) => format!(", one system prompt of {} tokens", opening.system_tokens),
+        (_, count) => format!(", {count} system prompts of {} tokens", opening.system_tokens),
+    }
+}
+
+/// Time to think, if there is any.
+fn think(think: &Spread) -> String {
+    if *think == Spread::Fixed(0) { String::new() } else { format!(", after {} of thought", think.time()) }
+}
+
+fn chat(w: &Chat) -> String {
+    format!(
+        "{} conversations × {} turns, {} tokens in and {} out per turn{}{}",
+        w.sessions,
+        w.turns,
+        w.question_tokens,
+        w.output_tokens,
+        think(&w.think),
+        opening(&w.opening)
+    )
+}
+
+fn agentic(w: &Agentic) -> String {
+    let join = match &w.join_tokens {
+        None => String::new(),
+        Some(tokens) => format!(", joined with {tokens} tokens"),
+    };
+    format!(
+        "{} parents ({} tokens in, {} out) × {} children (+{} in, {} out){join}{}{}",
+        w.sessions,
+        w.question_tokens,
+        w.output_tokens,
+        w.children,
+        w.child_tokens,
+        w.child_output_tokens,
+        think(&w.think),
+        opening(&w.opening)
+    )
+}
+
+fn mix(w: &Mix) -> String {
+    let parts: Vec<String> = w
+        .parts
+        .iter()
+        .zip(w.shares())
+        .map(|(part, share)| format!("{share} from [{}]", workload(&part.workload)))
+        .collect();
+    format!("a mix: {}", parts.join(", "))
+}
+
+fn arrival(arrival: &Arrival) -> String {
     match arrival {
-        Arrival::Burst { over_ns } => format!("a burst over {} s", seconds(over_ns)),
+        Arrival::Burst { over_ns } => format!("a burst over {} s", seconds(*over_ns)),
+        Arrival::Gamma { rate, burstiness } => {
+            format!("gamma, {rate} requests per second, burstiness {burstiness}")
+        }
+        Arrival::Ramp { from, to, over_ns } => {
+            format!("a ramp from {from} to {to} requests per second over {} s", seconds(*over_ns))
+        }
+        Arrival::Servegen { windows, speedup } => {
+            let name =
+                windows.path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+            let speed = if *speedup == 1.0 { String::new() } else { format!(", {speedup} × speed") };
+            format!("the {} windows of {name}{speed}", windows.windows.len())
+        }
         Arrival::Poisson { rate } => format!("Poisson, {rate} requests per second"),
         Arrival::Constant { rate } => format!("evenly, {rate} requests per second"),
         Arrival::Closed { concurrency } => format!("closed loop, {concurrency} in flight"),
@@ -131,8 +240,13 @@ fn fleet(fleet: &Fleet) -> String {
         1 => String::new(),
         size => format!(" of {size} ranks"),
     };
+    let joining = match fleet.joining {
+        None => String::new(),
+        Some(joining) => format!(", {} of them from {} s on", joining.workers, seconds(joining.at_ns)),
+    };
+    let queue = engine.max_queued.map_or(String::new(), |most| format!(", at most {most} waiting"));
     format!(
-        "{} workers{ranks}{split}, {}, {} KV tokens each, page {}",
+        "{} workers{ranks}{split}{joining}, {}, {} KV tokens each, page {}{queue}",
         fleet.workers, fleet.preset, engine.kv_tokens, engine.page_size
     )
 }

@@ -71,7 +71,7 @@ pub fn run(scenario: &Scenario, seeds: Option<u32>, quiet: bool) -> Result<Resul
         runs[place] = Some(run);
     }
     let mut deaths = Vec::new();
-    for (place, job) in in_live {
+    for (place, job) in interleaved(in_live) {
         let task = display.task(&job.label, planned_requests(job));
         let done = live::run(&job.cell, job.seed, &mut |finished| task.set(finished))
             .map_err(|source| ExperimentError::Live { cell: job.label.clone(), source })?;
@@ -80,6 +80,17 @@ pub fn run(scenario: &Scenario, seeds: Option<u32>, quiet: bool) -> Result<Resul
         runs[place] = Some(done.run);
     }
     Ok(Results { runs: runs.into_iter().flatten().collect(), deaths })
+}
+
+/// Live runs in the order A B B A, seed by seed: a machine that slows down, or warms up, in the course of the experiment
+/// does so for all cells alike.
+fn interleaved(mut jobs: Vec<(usize, &Job)>) -> Vec<(usize, &Job)> {
+    let first = jobs.iter().map(|(_, job)| job.seed).min().unwrap_or(0);
+    jobs.sort_by_key(|(place, job)| {
+        let is_backwards = (job.seed - first) % 2 == 1;
+        (job.seed, if is_backwards { usize::MAX - place } else { *place })
+    });
+    jobs
 }
 
 fn jobs(scenario: &Scenario, seeds: Option<u32>) -> Vec<Job> {
@@ -95,7 +106,7 @@ fn jobs(scenario: &Scenario, seeds: Option<u32>) -> Vec<Job> {
 
 fn label(cell: &Cell, seed: u64) -> String {
     let params: String = cell.params.iter().map(|(key, value)| format!(" {}={value}", short(key))).collect();
-    format!("{} {}{params} seed {seed}", cell.world.label(), cell.policy.name())
+    format!("{} {}{params} seed {seed}", cell.world.label(), cell.router())
 }
 
 /// The last part of a key path.
@@ -104,7 +115,7 @@ fn short(key: &str) -> &str {
 }
 
 fn planned_requests(job: &Job) -> u64 {
-    facts::requests(&job.cell.scenario)
+    job.cell.scenario.workload.requests()
 }
 
 /// Virtual runs share nothing, so all cores take them from one list; results keep the order of the list.
@@ -145,4 +156,23 @@ fn finish(task: &Task, run: &Run) {
 /// Wall time, for progress lines only.
 fn seconds_since(start: Instant) -> f64 {
     start.elapsed().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn live_cells_take_turns_forwards_and_backwards() {
+        let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios/smoke.toml");
+        let policies = ["random", "round_robin", "cache_aware"].map(str::to_owned);
+        let mode = Some(crate::scenario::Mode::Live);
+        let scenario = crate::scenario::load(shipped.as_ref(), &[], Some(&policies), None, mode).unwrap();
+        let jobs = jobs(&scenario, Some(3));
+        let order = interleaved(jobs.iter().enumerate().collect());
+        let order: Vec<(&str, u64)> =
+            order.iter().map(|(_, job)| (job.cell.policy.name(), job.seed - scenario.seed)).collect();
+        let [a, b, c] = policies.each_ref().map(String::as_str);
+        assert_eq!(order, [(a, 0), (b, 0), (c, 0), (c, 1), (b, 1), (a, 1), (a, 2), (b, 2), (c, 2)]);
+    }
 }

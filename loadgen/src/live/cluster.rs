@@ -8,13 +8,16 @@ use serde::Deserialize;
 use super::LiveError;
 use super::child::{Child, ROUTER_ROLE, WORKER_ROLE};
 use super::faults::{self, Control, Deed};
+use super::machine::{Parts, Scheduled};
 use super::places::Places;
-use crate::scenario::{Cell, Fleet, Scenario};
+use super::ready;
+use crate::scenario::{Addresses, Cell, Fleet, Scenario, Source, Target};
 
 /// A started cluster. Dropping it ends all processes, the router first.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    pub(super) router: Child,
+    /// Ours, or the target; none where that runs by itself.
+    pub(super) router: Option<Child>,
     pub(super) router_url: String,
     pub(super) places: Places,
     hosts: Vec<Child>,
@@ -53,16 +56,23 @@ impl Cluster {
         let fleet = &cell.scenario.fleet;
         let mut hosts = Vec::new();
         let faults = |places| faults::flags(&cell.scenario.faults, fleet, places, seed);
-        let at = Listening::of(fleet, &faults, &mut |args| {
+        let at = Listening::of(fleet, first_port(cell), &faults, &mut |args| {
             let (host, at) = Child::start(WORKER_ROLE, &args)?;
             hosts.push(host);
             Ok(at)
         })?;
-        let (router, router_at): (_, RouterListening) =
-            Child::start(ROUTER_ROLE, &router_args(cell, seed, &at))?;
         let urls = at.in_place_order();
+        let known = at.known_at_first(fleet);
+        let (router, router_url) = match &cell.target {
+            Some(target) => start_target(target, known.addresses(seed))?,
+            None => {
+                let (router, at): (_, RouterListening) =
+                    Child::start(ROUTER_ROLE, &router_args(cell, seed, &known))?;
+                (Some(router), at.listening)
+            }
+        };
         let places = Places::new(urls.clone());
-        Ok(Self { router, router_url: router_at.listening, places, hosts, controls: at.controls, urls })
+        Ok(Self { router, router_url, places, hosts, controls: known.controls, urls })
     }
 
     /// What is to be done to it in the course of the run of `cell`.
@@ -73,7 +83,40 @@ impl Cluster {
 
     /// Which child has died, in words.
     pub(super) fn death(&mut self) -> Option<String> {
-        self.router.death().or_else(|| self.hosts.iter_mut().find_map(Child::death))
+        self.router.as_mut().and_then(Child::death).or_else(|| self.hosts.iter_mut().find_map(Child::death))
+    }
+
+    /// What workers and router have had of the CPUs so far.
+    pub(super) fn parts(&self) -> Parts {
+        let workers = self.hosts.iter().filter_map(Child::scheduled).reduce(Scheduled::plus);
+        Parts { workers, router: self.router.as_ref().and_then(Child::scheduled) }
+    }
+}
+
+/// The port of the first worker; 0 for any. Only a router that runs already must know it beforehand.
+fn first_port(cell: &Cell) -> u16 {
+    match cell.target.as_ref().map(|target| &target.source) {
+        Some(Source::Running { worker_port, .. }) => *worker_port,
+        _ => 0,
+    }
+}
+
+/// A target that is ready, and where it listens.
+fn start_target(target: &Target, mut at: Addresses) -> Result<(Option<Child>, String), LiveError> {
+    let failed = |why: String| LiveError::Start { name: target.name.clone(), why, stderr: String::new() };
+    match &target.source {
+        Source::Running { url, .. } => {
+            ready::wait(target, url, &|| None).map_err(failed)?;
+            Ok((None, url.clone()))
+        }
+        Source::Command(command) => {
+            [at.port, at.metrics_port] = ready::free_ports().map_err(|error| failed(error.to_string()))?;
+            let url = format!("http://127.0.0.1:{}", at.port);
+            let child = Child::start_target(&target.name, &command.filled(&at), command.env.iter())?;
+            let ended = || child.ended().map(|status| format!("it ended before it was ready ({status})"));
+            ready::wait(target, &url, &ended).map_err(|why| child.failed(why))?;
+            Ok((Some(child), url))
+        }
     }
 }
 
@@ -81,13 +124,14 @@ impl Listening {
     /// Starts the workers of a fleet, each process by its arguments, with the flags of the faults of its workers.
     fn of(
         fleet: &Fleet,
+        first_port: u16,
         faults: &dyn Fn(Range<u32>) -> Vec<String>,
         start: &mut dyn FnMut(Vec<String>) -> Result<WorkersListening, LiveError>,
     ) -> Result<Self, LiveError> {
         let mut at = Self::default();
         let split = fleet.roles.prefill + fleet.roles.decode;
         if split > 0 {
-            let args = split_args(fleet, split).into_iter().chain(faults(0..split)).collect();
+            let args = split_args(fleet, split, first_port).into_iter().chain(faults(0..split)).collect();
             let WorkersListening { mut listening, bootstrap_ports, control } = start(args)?;
             at.controls.extend(control.map(|url| Control { places: 0..split, url }));
             at.decode = listening.split_off(listening.len().min(fleet.roles.prefill as usize));
@@ -96,12 +140,28 @@ impl Listening {
         }
         if fleet.workers > split {
             let places = split..fleet.workers;
-            let args = worker_args(fleet, fleet.workers - split).0;
+            let port = if first_port == 0 { 0 } else { u32::from(first_port) + split };
+            let args = worker_args(fleet, fleet.workers - split, port).0;
             let told = start(args.into_iter().chain(faults(places.clone())).collect())?;
             at.regular = told.listening;
             at.controls.extend(told.control.map(|url| Control { places, url }));
         }
         Ok(at)
+    }
+
+    /// Those that the router is told at its start.
+    fn known_at_first(mut self, fleet: &Fleet) -> Self {
+        if fleet.joining.is_some() {
+            // Only fleets of workers that do everything have some that come later.
+            self.regular.truncate(fleet.known_at_first() as usize);
+        }
+        self
+    }
+
+    /// What a target's command is told; its ports are not known yet.
+    fn addresses(&self, seed: u64) -> Addresses {
+        let (prefill, decode, regular) = (self.prefill.clone(), self.decode.clone(), self.regular.clone());
+        Addresses { prefill, decode, regular, seed, ..Addresses::default() }
     }
 
     fn prefill_urls(&self) -> impl Iterator<Item = &String> {
@@ -114,18 +174,20 @@ impl Listening {
     }
 }
 
-/// The arguments of a process of `count` workers that do everything.
-fn worker_args(fleet: &Fleet, count: u32) -> Args {
+/// The arguments of a process of `count` workers that do everything, from `port` on, or on any ports for 0.
+fn worker_args(fleet: &Fleet, count: u32, port: u32) -> Args {
     let mut args = Args::default();
     args.pair("--workers", count)
         .pair("--host", "127.0.0.1")
-        .pair("--port", 0)
+        .pair("--port", port)
         .pair("--preset", fleet.preset)
         .pair("--speed", fleet.speed)
         .pair("--stream-interval", fleet.stream_interval)
         .pair("--request-overhead", format!("{}ns", fleet.request_overhead_ns))
         .flag("--incremental-streaming-output")
         .flag("--enable-cache-report")
+        // They tell their own times, from which the router's are known.
+        .flag("--enable-metrics")
         .flag("--exit-with-stdin");
     args.0.extend(fleet.engine.flags());
     if fleet.ranks.size > 1 {
@@ -138,9 +200,9 @@ fn worker_args(fleet: &Fleet, count: u32) -> Args {
 }
 
 /// The arguments of a process of `count` workers, of which the first prefill and the others decode.
-fn split_args(fleet: &Fleet, count: u32) -> Vec<String> {
+fn split_args(fleet: &Fleet, count: u32, port: u16) -> Vec<String> {
     let handoff = &fleet.engine.config().handoff;
-    let mut args = worker_args(fleet, count);
+    let mut args = worker_args(fleet, count, port.into());
     args.pair("--prefill-workers", fleet.roles.prefill)
         .pair("--disaggregation-bootstrap-port", 0)
         .pair("--kv-link", fleet.roles.link)
@@ -263,7 +325,7 @@ mod tests {
             ("router.dp_aware", "true"),
         ]);
         let mut started = Vec::new();
-        let at = Listening::of(&cell.scenario.fleet, &|_| Vec::new(), &mut |args| {
+        let at = Listening::of(&cell.scenario.fleet, 0, &|_| Vec::new(), &mut |args| {
             let split = args.contains(&"--prefill-workers".to_owned());
             let urls: &[&str] = if split { &["a", "b", "c", "d"] } else { &["e"] };
             started.push(args);

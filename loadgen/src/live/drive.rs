@@ -3,27 +3,31 @@
 //! Latency counts from the moment a request was due, not from the moment it could be sent: a stalled server is not
 //! excused by the requests it kept from starting. Closed loops have no such moment; there, due and sent are one.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use hdrhistogram::Histogram;
 use http::uri::Uri;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use protocol::record::RequestRecord;
+use protocol::tokenizer::Token;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::LocalSet;
 
 use super::faults::Deed;
-use super::pacer::Due;
+use super::pacer::{Due, Pacer};
 use super::places::Places;
 use super::request::{self, Answer};
 use super::{LiveError, pacer};
 use crate::run::CLIENT_LEFT;
 use crate::scenario::Faults;
+use crate::workload::chain::{self, Chain, Followers};
 use crate::workload::mishaps::Mishaps;
 use crate::workload::{Pacing, Plan, PlannedRequest};
 
@@ -41,6 +45,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub(super) struct Driven {
     pub(super) records: Vec<RequestRecord>,
     pub(super) itl_ns: Histogram<u64>,
+    /// What of the times to first tokens the engines did not take.
+    pub(super) router_ns: Histogram<u64>,
     /// A fault that could not be brought about, in words.
     pub(super) undone: Option<String>,
 }
@@ -109,6 +115,17 @@ struct Driver {
     timeout: Duration,
     trouble: Trouble,
     undone: RefCell<Option<String>>,
+    sessions: RefCell<Sessions>,
+    pacer: OnceCell<Pacer>,
+}
+
+/// What links requests with one another.
+struct Sessions {
+    chain: Chain,
+    /// Replies that other prompts hold.
+    replies: HashMap<u32, Vec<Token>>,
+    /// When requests are due that wait for others, in run time.
+    due_ns: HashMap<usize, u64>,
 }
 
 impl Driver {
@@ -125,8 +142,10 @@ impl Driver {
             Client::builder(TokioExecutor::new()).pool_max_idle_per_host(usize::MAX).build(connector);
         let timeout = REQUEST_TIMEOUT.div_f64(speed.min(1.0));
         let clock = WallClock::new(speed);
-        let (requests, undone) = (requests.into(), RefCell::new(None));
-        Rc::new(Self { client, target, places, requests, clock, timeout, trouble, undone })
+        let (replies, due_ns) = (HashMap::new(), HashMap::new());
+        let sessions = RefCell::new(Sessions { chain: Chain::new(&requests), replies, due_ns });
+        let (requests, undone, pacer) = (requests.into(), RefCell::new(None), OnceCell::new());
+        Rc::new(Self { client, target, places, requests, clock, timeout, trouble, undone, sessions, pacer })
     }
 
     /// Does every deed at its time. What cannot be done is kept: a run without its faults proves nothing.
@@ -147,49 +166,30 @@ impl Driver {
     /// collector.
     fn offer(self: &Rc<Self>, pacing: Pacing) -> std::io::Result<mpsc::Receiver<Answer>> {
         let (send, answers) = mpsc::channel(self.requests.len().max(1));
-        let driver = Rc::clone(self);
-        match pacing {
-            Pacing::Open => {
-                let deadlines_ns = self.requests.iter().map(|r| self.clock.wall_ns(r.at_ns)).collect();
-                let due = pacer::start(self.clock.start, Arc::clone(&self.requests), deadlines_ns)?;
-                tokio::task::spawn_local(driver.offer_when_due(due, send));
-            }
-            Pacing::Closed { concurrency } => {
-                tokio::task::spawn_local(driver.offer_one_for_one(concurrency, send));
-            }
+        let starts = || self.requests.iter().enumerate().filter(|(_, request)| request.after.is_none());
+        let deadlines_ns = match pacing {
+            Pacing::Open => starts().map(|(seq, r)| (seq, self.clock.wall_ns(r.at_ns))).collect(),
+            Pacing::Closed { .. } => Vec::new(),
+        };
+        let (pacer, due) = pacer::start(self.clock.start, Arc::clone(&self.requests), deadlines_ns)?;
+        let _ = self.pacer.set(pacer);
+        let slots = match pacing {
+            Pacing::Open => None,
+            Pacing::Closed { concurrency } => Some(Arc::new(Semaphore::new(concurrency as usize))),
+        };
+        let offer = Offer { driver: Rc::clone(self), answers: send, slots };
+        if offer.slots.is_some() {
+            let starts: Vec<usize> = starts().map(|(seq, _)| seq).collect();
+            tokio::task::spawn_local(offer.clone().one_for_one(starts));
         }
+        tokio::task::spawn_local(offer.when_due(due));
         Ok(answers)
     }
 
-    async fn offer_when_due(self: Rc<Self>, mut due: mpsc::Receiver<Due>, send: mpsc::Sender<Answer>) {
-        while let Some(Due { seq, body }) = due.recv().await {
-            let answer =
-                Answer::begin(&self.requests[seq], Some(self.requests[seq].at_ns), self.clock.now_ns());
-            let (driver, send) = (Rc::clone(&self), send.clone());
-            tokio::task::spawn_local(async move {
-                let _ = send.send(driver.one(answer, seq, body).await).await;
-            });
-        }
-    }
-
-    async fn offer_one_for_one(self: Rc<Self>, concurrency: u32, send: mpsc::Sender<Answer>) {
-        let permits = Arc::new(Semaphore::new(concurrency as usize));
-        for seq in 0..self.requests.len() {
-            let body = request::body(&self.requests[seq]);
-            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-            let answer = Answer::begin(&self.requests[seq], None, self.clock.now_ns());
-            let (driver, send) = (Rc::clone(&self), send.clone());
-            tokio::task::spawn_local(async move {
-                let _ = send.send(driver.one(answer, seq, body).await).await;
-                drop(permit);
-            });
-        }
-    }
-
-    async fn one(&self, mut answer: Answer, seq: usize, body: bytes::Bytes) -> Answer {
-        let group = self.requests[seq].group;
+    async fn one(&self, mut answer: Answer, seq: usize, body: Bytes) -> Answer {
+        let key = self.requests[seq].routing_key();
         let context = (self.clock, &self.places);
-        let exchange = request::exchange(&self.client, &self.target, group, body, context, &mut answer);
+        let exchange = request::exchange(&self.client, &self.target, key, body, context, &mut answer);
         let left = self.trouble.mishaps.client_leaves(&self.trouble.faults, seq as u64);
         let left = left.map(|after_ns| Duration::from_nanos(self.clock.wall_ns(after_ns)));
         let patience = left.unwrap_or(self.timeout).min(self.timeout);
@@ -217,7 +217,13 @@ impl Driver {
         loop {
             tokio::select! {
                 answer = answers.recv() => match answer {
-                    Some(answer) => progress(got.take(answer)),
+                    Some(answer) => {
+                        let count = got.take(answer);
+                        progress(count);
+                        if count == self.requests.len() as u64 {
+                            break;
+                        }
+                    }
                     None => break,
                 },
                 _ = pulse.tick() => if is_alive() {
@@ -237,21 +243,116 @@ impl Driver {
     }
 }
 
+/// How requests become answers.
+#[derive(Clone)]
+struct Offer {
+    driver: Rc<Driver>,
+    answers: mpsc::Sender<Answer>,
+    /// Under closed pacing, the sessions that may be under way; a request of its own is a session.
+    slots: Option<Arc<Semaphore>>,
+}
+
+impl Offer {
+    /// Sends what the pacer releases.
+    async fn when_due(self, mut due: mpsc::Receiver<Due>) {
+        while let Some(Due { seq, body }) = due.recv().await {
+            let planned = &self.driver.requests[seq];
+            let due_ns = self.driver.sessions.borrow_mut().due_ns.remove(&seq);
+            self.send(seq, body, Some(due_ns.unwrap_or(planned.at_ns)));
+        }
+    }
+
+    /// Sends these, each when a slot is free.
+    async fn one_for_one(self, starts: Vec<usize>) {
+        let Some(slots) = self.slots.clone() else { return };
+        // Before its start the clock stands still.
+        tokio::time::sleep_until(self.driver.clock.start.into()).await;
+        for seq in starts {
+            let body = request::body(&self.driver.requests[seq], |_, _| {});
+            let Ok(slot) = slots.acquire().await else { return };
+            // It comes back when the session has ended.
+            slot.forget();
+            self.send(seq, body, None);
+        }
+    }
+
+    /// Sends one request in a task of its own.
+    fn send(&self, seq: usize, body: Bytes, due_ns: Option<u64>) {
+        let offer = self.clone();
+        let keeps_reply = self.driver.sessions.borrow().chain.keeps_reply(seq);
+        let planned = &self.driver.requests[seq];
+        let answer = Answer::begin(planned, due_ns, self.driver.clock.now_ns(), keeps_reply);
+        tokio::task::spawn_local(async move {
+            let mut answer = offer.driver.one(answer, seq, body).await;
+            offer.go_on(seq, &mut answer);
+            let _ = offer.answers.send(answer).await;
+        });
+    }
+
+    /// Lets those go on that waited for a request, or tells them that they never will.
+    fn go_on(&self, seq: usize, answer: &mut Answer) {
+        let whole = answer.record.succeeded();
+        let Followers { freed, lost, session_ended } = {
+            let mut sessions = self.driver.sessions.borrow_mut();
+            if let Some(reply) = answer.take_reply().filter(|_| whole) {
+                sessions.replies.insert(seq as u32, reply);
+            }
+            sessions.chain.ended(seq, whole)
+        };
+        for follower in freed {
+            self.driver.release(follower, answer.record.last_ns);
+        }
+        for follower in lost {
+            let planned = &self.driver.requests[follower];
+            let now_ns = answer.record.last_ns;
+            let mut never_sent = Answer::begin(planned, Some(now_ns), now_ns, false);
+            never_sent.record.error = chain::never_sent(&answer.record).to_owned();
+            // The queue holds every answer that can come.
+            let _ = self.answers.try_send(never_sent);
+        }
+        if session_ended && let Some(slots) = &self.slots {
+            slots.add_permits(1);
+        }
+    }
+}
+
+impl Driver {
+    /// Hands a request to the pacer whose last predecessor ended at `ended_ns`.
+    fn release(&self, seq: usize, ended_ns: u64) {
+        let planned = &self.requests[seq];
+        let think_ns = planned.after.as_ref().map_or(0, |after| after.think_ns);
+        let due_ns = ended_ns.saturating_add(think_ns);
+        let mut sessions = self.sessions.borrow_mut();
+        let body = request::body(planned, |before, tokens| {
+            tokens.extend(sessions.replies.get(&before).map_or(&[][..], Vec::as_slice));
+        });
+        sessions.due_ns.insert(seq, due_ns);
+        if let Some(pacer) = self.pacer.get() {
+            pacer.release(seq, body, self.clock.start + Duration::from_nanos(self.clock.wall_ns(due_ns)));
+        }
+    }
+}
+
 /// The answers so far, by place.
 struct Collected {
     records: Vec<Option<RequestRecord>>,
     count: u64,
     itl_ns: Histogram<u64>,
+    router_ns: Histogram<u64>,
 }
 
 impl Collected {
     fn new(requests: usize) -> Self {
-        Self { records: vec![None; requests], count: 0, itl_ns: crate::run::latency_histogram() }
+        let empty = crate::run::latency_histogram;
+        Self { records: vec![None; requests], count: 0, itl_ns: empty(), router_ns: empty() }
     }
 
     /// Takes in an answer and says how many there are.
     fn take(&mut self, answer: Answer) -> u64 {
         if answer.record.succeeded() {
+            if let Some(router_ns) = answer.router_ns() {
+                self.router_ns.saturating_record(router_ns);
+            }
             for (gap_ns, tokens) in answer.gaps_ns {
                 self.itl_ns.saturating_record_n(gap_ns, tokens);
             }
@@ -272,6 +373,6 @@ impl Collected {
         };
         let records = self.records.into_iter().zip(requests);
         let records = records.map(|(record, planned)| record.unwrap_or_else(|| given_up(planned))).collect();
-        Driven { records, itl_ns: self.itl_ns, undone: None }
+        Driven { records, itl_ns: self.itl_ns, router_ns: self.router_ns, undone: None }
     }
 }

@@ -41,6 +41,10 @@ pub(super) fn flags(faults: &Faults, fleet: &Fleet, places: Range<u32>, seed: u6
         for (fault, share) in told {
             flags.extend(["--fault".to_owned(), format!("{index}:{fault},probability={share}")]);
         }
+        let slowness = faults.slowness(place);
+        if slowness != 1.0 {
+            flags.extend(["--fault".to_owned(), format!("{index}:slow={slowness}")]);
+        }
     }
     if faults.any() {
         flags.extend(["--control-port".to_owned(), "0".to_owned()]);
@@ -77,7 +81,7 @@ pub(super) fn deeds(
     let prefill = role_places(fleet, EngineRole::Prefill);
     let decode = role_places(fleet, EngineRole::Decode);
     let answering = if decode.is_empty() { role_places(fleet, EngineRole::Whole) } else { decode };
-    let mut deeds = Vec::new();
+    let mut deeds = joins(fleet, urls, router);
     for (outage, places) in [(faults.prefill_outage, &prefill), (faults.decode_outage, &answering)] {
         if let (Some(outage), Some(place)) = (outage, places.clone().next()) {
             deeds.extend(
@@ -92,6 +96,19 @@ pub(super) fn deeds(
         }
     }
     deeds
+}
+
+/// The workers that come later are told to the router.
+fn joins(fleet: &Fleet, urls: &[String], router: &str) -> Vec<Deed> {
+    let Some(joining) = fleet.joining else { return Vec::new() };
+    let deed = |url: &String| Deed {
+        at_ns: joining.at_ns,
+        method: Method::POST,
+        url: format!("{router}/workers"),
+        body: json!({ "url": url }),
+        what: format!("adding {url}"),
+    };
+    urls.iter().skip(fleet.known_at_first() as usize).map(deed).collect()
 }
 
 fn role_places(fleet: &Fleet, role: EngineRole) -> Range<u32> {
@@ -172,7 +189,13 @@ mod tests {
 
     #[test]
     fn workers_are_told_by_role_what_they_do_wrong() {
-        let faults = Faults { prefill_failure: 0.25, transfer_failure: 0.5, busy: 0.5, ..Faults::default() };
+        let faults = Faults {
+            prefill_failure: 0.25,
+            transfer_failure: 0.5,
+            busy: 0.5,
+            slow: vec![(1, 2.5)],
+            ..Faults::default()
+        };
         let fleet = fleet("workers = 2\nprefill = 1");
         let flags = flags(&faults, &fleet, 0..2, 7);
         let told: Vec<&str> = flags.iter().map(String::as_str).filter(|flag| flag.contains(':')).collect();
@@ -185,6 +208,7 @@ mod tests {
                 "0:kv-fail=on,probability=0.5",
                 "1:status=429,retry-after=1,path=/generate,probability=0.25",
                 "1:status=503,retry-after=1,path=/generate,probability=0.3333333333333333",
+                "1:slow=2.5",
             ]
         );
         assert!(told.iter().all(|flag| simworker::fault::Assigned::parse(flag).is_ok()), "{told:?}");
@@ -210,6 +234,8 @@ mod tests {
             deeds.into_iter().map(|deed| (deed.at_ns, deed.url, deed.body.to_string())).collect()
         };
         let deed = |at_ns, url: &str, body: &str| (at_ns, url.to_owned(), body.to_owned());
+        let late = told("workers = 6\njoining = 1\njoin_at = \"4ns\"");
+        assert_eq!(late[0], deed(4, "http://r/workers", "{\"url\":\"http://w:5\"}"));
         let mixed = told("workers = 6\nprefill = 2\nregular = 2");
         assert_eq!(
             mixed,

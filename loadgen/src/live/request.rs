@@ -9,7 +9,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use protocol::record::RequestRecord;
 use protocol::sse::Splitter;
-use protocol::tokenizer;
+use protocol::tokenizer::{self, Token};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -25,7 +25,18 @@ pub(super) struct Answer {
     pub(super) record: RequestRecord,
     /// `(gap, tokens)`: so many tokens came in frames whose tokens were so far apart on average.
     pub(super) gaps_ns: Vec<(u64, u64)>,
+    /// How long the engine says it took until the first token.
+    engine_first_ns: Option<u64>,
+    /// The text that has come, where another request's prompt is to hold it.
+    reply: Option<String>,
     last_frame_ns: u64,
+}
+
+/// What is also read of a frame of a reply that is kept.
+#[derive(Debug, Deserialize)]
+struct Said {
+    #[serde(default)]
+    text: String,
 }
 
 /// What is read of a frame; everything else passes by unread.
@@ -43,6 +54,9 @@ struct Meta {
     cached_tokens: u64,
     #[serde(default)]
     dp_rank: Option<u32>,
+    /// Seconds of the engine's time from the arrival of the request to its first token; in the last frame.
+    #[serde(default)]
+    first_token_latency: Option<f64>,
     finish_reason: Option<FinishReason>,
 }
 
@@ -60,10 +74,43 @@ struct FrameError {
 }
 
 impl Answer {
-    /// Nothing has come yet. `due_ns` is when the schedule wanted it sent, if there is a schedule.
-    pub(super) fn begin(planned: &PlannedRequest, due_ns: Option<u64>, now_ns: u64) -> Self {
+    /// Nothing has come yet. `due_ns` is when it was to be sent, if that was settled; `keeps_reply`: its text is wanted.
+    pub(super) fn begin(
+        planned: &PlannedRequest,
+        due_ns: Option<u64>,
+        now_ns: u64,
+        keeps_reply: bool,
+    ) -> Self {
         let record = RequestRecord::sent(planned.seq, planned.group, due_ns.unwrap_or(now_ns), now_ns);
-        Self { record, gaps_ns: Vec::new(), last_frame_ns: 0 }
+        Self {
+            record,
+            gaps_ns: Vec::new(),
+            engine_first_ns: None,
+            reply: keeps_reply.then(String::new),
+            last_frame_ns: 0,
+        }
+    }
+
+    /// What of the time to the first token, from the actual send, the engine did not take; where it tells.
+    pub(super) fn router_ns(&self) -> Option<u64> {
+        let taken_ns = self.record.first_ns?.saturating_sub(self.record.sent_ns);
+        Some(taken_ns.saturating_sub(self.engine_first_ns?))
+    }
+
+    /// The tokens of the reply, if they were wanted.
+    pub(super) fn take_reply(&mut self) -> Option<Vec<Token>> {
+        self.reply.take().map(|text| tokenizer::encode(&text))
+    }
+
+    /// Engines that do not stream increments say again what they have said before.
+    fn read_text(&mut self, data: &[u8]) {
+        let Some(reply) = &mut self.reply else { return };
+        let Ok(Said { text }) = serde_json::from_slice(data) else { return };
+        if !reply.is_empty() && text.starts_with(reply.as_str()) {
+            *reply = text;
+        } else {
+            reply.push_str(&text);
+        }
     }
 
     /// Of two legs, that which computes the prompt is what the cell's policy chose.
@@ -95,6 +142,7 @@ impl Answer {
         if let Some(error) = frame.error {
             return Err(error.message);
         }
+        self.read_text(data);
         let meta = frame.meta_info.ok_or("a frame of the stream has no meta_info")?;
         let new_tokens = meta.completion_tokens.saturating_sub(self.record.output_tokens);
         if new_tokens > 0 {
@@ -103,6 +151,8 @@ impl Answer {
         self.record.output_tokens = meta.completion_tokens;
         self.record.prompt_tokens = meta.prompt_tokens;
         self.record.cached_tokens = meta.cached_tokens;
+        let seconds = meta.first_token_latency.filter(|seconds| *seconds >= 0.0);
+        self.engine_first_ns = seconds.map(|seconds| (seconds * 1e9) as u64).or(self.engine_first_ns);
         // A decode worker tells its own, and the prompt was computed elsewhere.
         self.record.rank = meta.dp_rank.filter(|_| self.record.prefill_worker.is_none());
         match meta.finish_reason {
@@ -114,31 +164,31 @@ impl Answer {
     }
 }
 
-/// The body that asks for `planned`.
-pub(super) fn body(planned: &PlannedRequest) -> Bytes {
+/// The body that asks for `planned`; `reply` adds the reply to an earlier request.
+pub(super) fn body(planned: &PlannedRequest, reply: impl FnMut(u32, &mut Vec<Token>)) -> Bytes {
     let body = json!({
-        "text": tokenizer::decode(&planned.tokens()),
+        "text": tokenizer::decode(&planned.tokens(reply)),
         "sampling_params": {"max_new_tokens": planned.output_tokens, "ignore_eos": true, "temperature": 0},
         "stream": true,
     });
     Bytes::from(body.to_string())
 }
 
-/// Sends `body` and reads its answer to the end into `answer`. The prefix group is the routing key.
+/// Sends `body` and reads its answer to the end into `answer`.
 ///
 /// # Errors
 /// What went wrong, in words fit for the record.
 pub(super) async fn exchange(
     client: &HttpClient,
     target: &Uri,
-    group: Option<u32>,
+    routing_key: Option<String>,
     body: Bytes,
     (clock, places): (WallClock, &Places),
     answer: &mut Answer,
 ) -> Result<(), String> {
     let mut request = Request::post(target.clone()).header(header::CONTENT_TYPE, "application/json");
-    if let Some(group) = group {
-        request = request.header("x-smg-routing-key", group);
+    if let Some(key) = routing_key {
+        request = request.header("x-smg-routing-key", key);
     }
     let request = request.body(Full::new(body)).map_err(|e| e.to_string())?;
     let response = client.request(request).await.map_err(|e| with_causes(&e))?;

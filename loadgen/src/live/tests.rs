@@ -9,8 +9,9 @@ use super::drive::{Trouble, drive};
 use super::places::Places;
 use crate::run::was_left;
 use crate::scenario::Faults;
+use crate::workload::chain::PREDECESSOR_FAILED;
 use crate::workload::mishaps::Mishaps;
-use crate::workload::{Pacing, Plan, PlannedRequest, Segment};
+use crate::workload::{After, Pacing, Plan, PlannedRequest, Segment};
 
 fn no_trouble() -> Trouble {
     Trouble { deeds: Vec::new(), faults: Faults::default(), mishaps: Mishaps::new(1) }
@@ -37,13 +38,31 @@ fn server(answer: &'static str) -> String {
     url
 }
 
+/// The same, which also tells what it was sent.
+fn listening_server(answer: &'static str) -> (String, std::sync::mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut request = [0; 4096];
+            let read = stream.read(&mut request).unwrap_or(0);
+            let _ = tell.send(String::from_utf8_lossy(&request[..read]).into_owned());
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    (url, told)
+}
+
 fn plan(requests: u64, pacing: Pacing) -> Plan {
     let request = |seq| PlannedRequest {
         seq,
         group: Some(7),
+        session: None,
         at_ns: seq * 1_000_000,
-        prompt: Box::new([Segment { block: seq, tokens: 8 }]),
+        prompt: Box::new([Segment::Text { block: seq, tokens: 8 }]),
         output_tokens: 2,
+        after: None,
     };
     Plan { requests: (0..requests).map(request).collect(), pacing }
 }
@@ -174,4 +193,74 @@ fn clients_that_leave_close_their_connections_and_are_no_failures() {
         assert!(record.last_ns - record.sent_ns >= stayed_ns.unwrap(), "{record:?}");
     }
     (0..3).for_each(|_| closings.recv_timeout(std::time::Duration::from_secs(30)).unwrap());
+}
+
+/// Two turns and a third of their own: the second goes on from the first one's prompt and reply after 30 ms.
+fn two_turns(pacing: Pacing) -> Plan {
+    let mut plan = plan(3, pacing);
+    let reply = Segment::Reply { seq: 0, tokens: 2 };
+    plan.requests[1].prompt =
+        [plan.requests[0].prompt[0], reply, Segment::Text { block: 9, tokens: 3 }].into();
+    plan.requests[1].after = Some(After { seqs: [0].into(), think_ns: 30_000_000 });
+    plan
+}
+
+#[test]
+fn a_later_turn_holds_the_reply_that_came_and_is_due_after_the_time_to_think() {
+    // Once in increments, and once by an engine that says again what it has said.
+    for second in [" tree", " some tree"] {
+        let frame = |text: &str, tokens: u32| {
+            let meta = format!(
+                "{{\"prompt_tokens\":8,\"completion_tokens\":{tokens},\"cached_tokens\":5,\"finish_reason\":null}}"
+            );
+            format!("data: {{\"text\":\"{text}\",\"meta_info\":{meta}}}\n\n")
+        };
+        let answer = stream(&format!("{}{}data: [DONE]\n\n", frame(" some", 1), frame(second, 2)));
+        for pacing in [Pacing::Open, Pacing::Closed { concurrency: 1 }] {
+            let (url, bodies) = listening_server(answer.clone().leak());
+            let plan = two_turns(pacing);
+            let driven =
+                drive(&url, places(), plan.clone(), 1.0, no_trouble(), &mut || true, &mut |_| {}).unwrap();
+            assert!(driven.records.iter().all(RequestRecord::succeeded), "{:?}", driven.records);
+            let (first, second) = (&driven.records[0], &driven.records[1]);
+            assert_eq!(second.intended_ns, first.last_ns + 30_000_000);
+            assert!(second.sent_ns >= second.intended_ns);
+            let reply = protocol::tokenizer::encode(" some tree");
+            let text = |seq: usize| {
+                let tokens = plan.requests[seq].tokens(|_, tokens| tokens.extend(&reply));
+                protocol::tokenizer::decode(&tokens)
+            };
+            let sent: Vec<String> = bodies.try_iter().collect();
+            assert_eq!(sent.len(), 3);
+            assert!((0..3).all(|seq| sent.iter().any(|body| body.contains(&text(seq)))), "{sent:?}");
+        }
+    }
+}
+
+#[test]
+fn what_waits_for_a_failed_request_is_never_sent() {
+    for pacing in [Pacing::Open, Pacing::Closed { concurrency: 1 }] {
+        let (url, bodies) =
+            listening_server("HTTP/1.1 503 Gone\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        let plan = two_turns(pacing);
+        let driven = drive(&url, places(), plan, 1.0, no_trouble(), &mut || true, &mut |_| {}).unwrap();
+        let statuses: Vec<u16> = driven.records.iter().map(|record| record.status).collect();
+        assert_eq!(statuses, [503, 0, 503]);
+        assert_eq!(driven.records[1].error, PREDECESSOR_FAILED);
+        assert_eq!(driven.records[1].intended_ns, driven.records[0].last_ns);
+        assert_eq!(bodies.try_iter().count(), 2);
+    }
+}
+
+#[test]
+fn a_closed_loop_starts_with_its_clock() {
+    let url = server(stream(&format!("{FIRST}{LAST}data: [DONE]\n\n")).leak());
+    let plan = plan(3, Pacing::Closed { concurrency: 1 });
+    let driven = drive(&url, places(), plan, 1.0, no_trouble(), &mut || true, &mut |_| {}).unwrap();
+    for record in &driven.records {
+        assert!(
+            record.first_ns.is_some_and(|first| first > record.sent_ns),
+            "no answer takes no time: {record:?}"
+        );
+    }
 }

@@ -4,9 +4,10 @@ use serde_json::Value;
 
 use super::assertion::{AssertOutcome, Assertion, evaluate};
 use super::summary::{RunSummary, Slo};
-use super::validity::invalid;
+use super::validity::{invalid, warnings};
 use super::variant::{Variant, variants};
 use crate::run::Run;
+use crate::scenario::Fingerprint;
 
 /// What a report says about the scenario itself.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +22,8 @@ pub struct About {
     pub overrides: Vec<String>,
     /// Key facts in words, for example (`Workload`, `64 prefixes × 16 prompts`).
     pub facts: Vec<(String, String)>,
+    /// What it asks, and of which router.
+    pub fingerprint: Fingerprint,
 }
 
 /// The runs of a scenario, their figures and the verdict on its claims.
@@ -31,6 +34,7 @@ pub struct Experiment {
     summaries: Vec<RunSummary>,
     outcomes: Vec<AssertOutcome>,
     invalid: Vec<String>,
+    warnings: Vec<String>,
     environment: Value,
 }
 
@@ -49,7 +53,24 @@ impl Experiment {
         let outcomes = evaluate(assertions, &summaries);
         let invalid =
             runs.iter().zip(&summaries).filter_map(|(run, summary)| invalid(run, summary)).collect();
-        Self { about, runs, summaries, outcomes, invalid, environment }
+        let warnings =
+            runs.iter().zip(&summaries).flat_map(|(run, summary)| warnings(run, summary)).collect();
+        Self { about, runs, summaries, outcomes, invalid, warnings, environment }
+    }
+
+    /// The same from figures that are known, of runs whose requests were not kept. Parts of a report that need requests are
+    /// left out.
+    #[must_use]
+    pub fn of_figures(
+        about: About,
+        runs: Vec<Run>,
+        summaries: Vec<RunSummary>,
+        assertions: &[Assertion],
+        environment: Value,
+    ) -> Self {
+        let outcomes = evaluate(assertions, &summaries);
+        let (invalid, warnings) = (Vec::new(), Vec::new());
+        Self { about, runs, summaries, outcomes, invalid, warnings, environment }
     }
 
     /// What the scenario is.
@@ -87,6 +108,13 @@ impl Experiment {
     #[must_use]
     pub fn invalid(&self) -> &[String] {
         &self.invalid
+    }
+
+    /// What makes figures of live runs doubtful without making them void, each in a sentence: a busy machine, a client
+    /// near its limits.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// What may differ between identical runs.

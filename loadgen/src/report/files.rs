@@ -11,8 +11,9 @@ use serde::Serialize;
 
 use super::experiment::Experiment;
 use super::summary::RunSummary;
-use super::winner::{MARK, winners};
-use super::{html, requests};
+use super::winner::{MARK, Winner, winners};
+use super::{html, markdown, requests, workers};
+use crate::scenario::Fingerprint;
 
 /// Results that could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +22,9 @@ pub struct ReportError {
     path: PathBuf,
     source: io::Error,
 }
+
+/// The files that there are only where requests were kept.
+const OF_REQUESTS: [&str; 4] = ["requests.csv", "timeseries.csv", "workers.csv", "reach.csv"];
 
 /// Makes sure that results can be written to a folder, creating it if need be. To be called before a long run.
 ///
@@ -33,28 +37,74 @@ pub fn prepare(dir: &Path) -> Result<(), ReportError> {
     staging.stage("writable", |_| Ok(()))
 }
 
-/// Writes `summary.json`, `summary.csv`, `requests.csv`, `environment.json`, `report.html` and the winners' files into the
-/// folder, which is created if need be. Files of an earlier run are replaced only when all new ones are complete.
+/// Writes `summary.json`, `summary.csv`, `summary.md`, `requests.csv`, `timeseries.csv`, `workers.csv`, `reach.csv`,
+/// `environment.json`, `report.html` and the winners' files into the folder, which is created if need be. Files of an earlier run are replaced only when all new ones are complete.
 ///
 /// # Errors
 /// If the folder or one of the files cannot be written; the message names it.
 pub fn write(dir: &Path, experiment: &Experiment) -> Result<(), ReportError> {
     prepare(dir)?;
     let mut staging = Staging::new(dir);
+    staging.stage("requests.csv", |to| {
+        requests::write_requests(to, experiment.runs()).map_err(io::Error::other)
+    })?;
+    staging.stage("timeseries.csv", |to| {
+        workers::write_timeseries(to, experiment.runs()).map_err(io::Error::other)
+    })?;
+    staging
+        .stage("workers.csv", |to| workers::write_workers(to, experiment.runs()).map_err(io::Error::other))?;
+    staging.stage("reach.csv", |to| workers::write_reach(to, experiment.runs()).map_err(io::Error::other))?;
+    publish(staging, experiment, &winners(experiment))
+}
+
+/// The same without the files about requests and workers, for runs whose requests were not kept; `winner` says whether the best becomes a file.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_figures(dir: &Path, experiment: &Experiment, winner: bool) -> Result<(), ReportError> {
+    prepare(dir)?;
+    let winners = if winner { winners(experiment) } else { Vec::new() };
+    publish(Staging::new(dir), experiment, &winners)?;
+    OF_REQUESTS.iter().try_for_each(|name| remove(&dir.join(name)))
+}
+
+/// Writes files of other contents, all of them or none, and removes those whose content is `None`.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_others(dir: &Path, files: &[(&str, Option<String>)]) -> Result<(), ReportError> {
+    let mut staging = Staging::new(dir);
+    for (name, text) in files.iter().filter_map(|(name, text)| Some((name, text.as_ref()?))) {
+        staging.stage(name, |to| to.write_all(text.as_bytes()))?;
+    }
+    staging.publish()?;
+    let mut gone = files.iter().filter(|(_, text)| text.is_none());
+    gone.try_for_each(|(name, _)| remove(&dir.join(name)))
+}
+
+/// Removes what an earlier run has left: beside new results it would pass for theirs.
+fn remove(path: &Path) -> Result<(), ReportError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(ReportError { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn publish(mut staging: Staging<'_>, experiment: &Experiment, winners: &[Winner]) -> Result<(), ReportError> {
+    let dir = staging.dir;
     staging.stage("summary.json", |to| json(to, &SummaryFile::of(experiment)))?;
     staging.stage("summary.csv", |to| {
         requests::write_summaries(to, experiment.summaries()).map_err(io::Error::other)
     })?;
-    staging.stage("requests.csv", |to| {
-        requests::write_requests(to, experiment.runs()).map_err(io::Error::other)
-    })?;
+    staging.stage("summary.md", |to| to.write_all(markdown::summary(experiment).as_bytes()))?;
     staging.stage("environment.json", |to| json(to, experiment.environment()))?;
     staging.stage("report.html", |to| {
         let page = html::render(experiment).map_err(io::Error::other)?;
         to.write_all(page.as_bytes())
     })?;
-    let winners = winners(experiment);
-    for winner in &winners {
+    for winner in winners {
         staging.stage(&winner.file, |to| to.write_all(winner.text.as_bytes()))?;
     }
     staging.publish()?;
@@ -86,11 +136,21 @@ struct SummaryFile<'a> {
     schema: u32,
     scenario: &'a str,
     runs: &'a [RunSummary],
+    fingerprint: &'a Fingerprint,
+    invalid: &'a [String],
+    warnings: &'a [String],
 }
 
 impl<'a> SummaryFile<'a> {
     fn of(experiment: &'a Experiment) -> Self {
-        Self { schema: 1, scenario: &experiment.about().name, runs: experiment.summaries() }
+        Self {
+            schema: 1,
+            scenario: &experiment.about().name,
+            runs: experiment.summaries(),
+            fingerprint: &experiment.about().fingerprint,
+            invalid: experiment.invalid(),
+            warnings: experiment.warnings(),
+        }
     }
 }
 
@@ -173,7 +233,17 @@ mod tests {
         write(&one, &experiment()).unwrap();
         write(&two, &experiment()).unwrap();
         write(&two, &experiment()).unwrap();
-        let expected = ["environment.json", "report.html", "requests.csv", "summary.csv", "summary.json"];
+        let expected = [
+            "environment.json",
+            "reach.csv",
+            "report.html",
+            "requests.csv",
+            "summary.csv",
+            "summary.json",
+            "summary.md",
+            "timeseries.csv",
+            "workers.csv",
+        ];
         assert_eq!(names(&one), expected);
         assert_eq!(names(&two), expected);
         for name in expected {

@@ -5,7 +5,7 @@ use protocol::record::RequestRecord;
 use router_core::PolicyConfig;
 use simworker_core::EngineRole;
 
-use crate::run::{LoadTimeline, Params, Run, World};
+use crate::run::{EngineTimeline, LoadTimeline, Params, Run, World};
 use crate::scenario::Pool;
 
 const MS: u64 = 1_000_000;
@@ -113,6 +113,7 @@ pub(super) fn run(policy: &str, records: Vec<RequestRecord>) -> Run {
     Run {
         world: World::Virtual,
         policy: PolicyConfig::new(policy).unwrap(),
+        target: None,
         settings: Vec::new(),
         params: Params::new(),
         seed: 1,
@@ -123,6 +124,9 @@ pub(super) fn run(policy: &str, records: Vec<RequestRecord>) -> Run {
         load: LoadTimeline::from_records(&records, 2, 60),
         records,
         itl_ns: gaps(&[]),
+        engines: EngineTimeline::default(),
+        reach: None,
         router_cpu_us_per_request: None,
+        beside: None,
     }
 }

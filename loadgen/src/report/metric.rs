@@ -4,6 +4,7 @@ use serde_json::Number;
 
 use super::format;
 use super::summary::{Quantiles, RunSummary};
+use crate::statistics::Interval;
 
 /// Which direction is an improvement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +64,12 @@ impl Metric {
     /// A value of this figure as it reads in tables and charts, which name the unit elsewhere.
     pub(super) fn cell(&self, value: f64) -> String {
         format::cell(value, self.unit)
+    }
+
+    /// The middle of an interval of this figure and how far it reaches, both as [`Self::cell`] reads.
+    pub(super) fn around(&self, interval: Interval) -> (String, String) {
+        let middle = f64::midpoint(interval.low, interval.high);
+        (self.cell(middle), self.cell((interval.high - interval.low) / 2.0))
     }
 }
 
@@ -146,6 +153,12 @@ const PARTS: &[&[Metric]] = &[
         ["service_ttft_ms.mean", "service_ttft_ms.p50", "service_ttft_ms.p90", "service_ttft_ms.p99"],
         |s| &s.service_ttft_ms,
         "Time to first token, from the actual send: what the cluster took, without the generator's lag.",
+    ),
+    MEMORY,
+    &distribution(
+        ["router_ms.mean", "router_ms.p50", "router_ms.p90", "router_ms.p99"],
+        |s| &s.router_ms,
+        "What of service_ttft_ms the engine did not take, by its own clock: router, network, and this client; live only.",
     ),
 ];
 
@@ -246,6 +259,14 @@ const OUTCOMES: &[Metric] = &[
         "CPU time of the router process per request, user and system; live only.",
     ),
 ];
+
+const MEMORY: &[Metric] = &[row(
+    "router_peak_rss_mb",
+    "MB",
+    Lower,
+    |s| s.router_peak_rss_mb.and_then(real),
+    "The most memory that the router's processes held, in millions of bytes; live only.",
+)];
 
 /// How many metrics some parts have together.
 const fn length(parts: &[&[Metric]]) -> usize {

@@ -16,6 +16,7 @@ mod files;
 mod format;
 mod html;
 mod margin;
+mod markdown;
 mod metric;
 mod requests;
 mod sides;
@@ -25,14 +26,18 @@ mod table;
 mod validity;
 mod variant;
 mod winner;
+mod workers;
 
 #[cfg(test)]
 mod fixture;
 
 pub use assertion::{AssertOutcome, Assertion, AssertionError, Op, Verdict, evaluate};
 pub use experiment::{About, Experiment};
-pub use files::{ReportError, prepare, write};
+pub use files::{ReportError, prepare, write, write_figures, write_others};
 pub use metric::{Better, METRICS, Metric};
+pub(crate) use stats::quantile;
 pub use summary::{Quantiles, RunSummary, Slo, hit_rate};
+pub(crate) use summary::{met, ttft_ns};
 pub use table::{Glyphs, WIDEST, table};
 pub use winner::{Winner, winners};
+pub(crate) use winner::{configuration, setting, worker_flags};

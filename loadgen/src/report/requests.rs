@@ -3,6 +3,7 @@
 //! Times are whole microseconds, rounded to the nearest: fine enough for any latency here, exact in every reader, and
 //! the same text on every machine. Parameters are one column of JSON.
 
+use std::fmt::{Display, Write as _};
 use std::io::Write;
 
 use csv::{Error, Writer};
@@ -41,40 +42,69 @@ pub(super) fn write_requests(to: impl Write, runs: &[Run]) -> Result<(), Error> 
     let mut csv = Writer::from_writer(to);
     csv.write_record(COLUMNS)?;
     for (place, run) in runs.iter().enumerate() {
-        let cell = [
-            place.to_string(),
-            run.world.label().into(),
-            run.policy.name().to_owned(),
-            json(&run.params),
-            run.seed.to_string(),
-        ];
+        let cell = cell(place, run);
+        let mut row = Row { csv: &mut csv, digits: String::new() };
         for record in &run.records {
-            csv.write_record(cell.iter().map(String::as_str).chain(row(record).iter().map(String::as_str)))?;
+            for field in &cell {
+                row.text(field)?;
+            }
+            row.record(record)?;
         }
     }
     csv.flush()?;
     Ok(())
 }
 
-fn row(record: &RequestRecord) -> [String; 16] {
+/// What tells the rows of a run from those of others.
+pub(super) fn cell(place: usize, run: &Run) -> [String; 5] {
     [
-        record.seq.to_string(),
-        optional(record.group),
-        microseconds(record.intended_ns),
-        microseconds(record.sent_ns),
-        record.first_ns.map_or(String::new(), microseconds),
-        microseconds(record.last_ns),
-        optional(record.worker),
-        record.reason.clone(),
-        record.prompt_tokens.to_string(),
-        record.cached_tokens.to_string(),
-        optional(record.predicted_cached_tokens),
-        record.output_tokens.to_string(),
-        record.status.to_string(),
-        record.error.clone(),
-        optional(record.prefill_worker),
-        optional(record.rank),
+        place.to_string(),
+        run.world.label().into(),
+        run.router().to_owned(),
+        json(&run.params),
+        run.seed.to_string(),
     ]
+}
+
+/// The row that is being written. A file may have millions, so nothing is allocated for one.
+struct Row<'a, W: Write> {
+    csv: &'a mut Writer<W>,
+    digits: String,
+}
+
+impl<W: Write> Row<'_, W> {
+    fn record(&mut self, record: &RequestRecord) -> Result<(), Error> {
+        self.number(Some(record.seq))?;
+        self.number(record.group)?;
+        self.number(Some(microseconds(record.intended_ns)))?;
+        self.number(Some(microseconds(record.sent_ns)))?;
+        self.number(record.first_ns.map(microseconds))?;
+        self.number(Some(microseconds(record.last_ns)))?;
+        self.number(record.worker)?;
+        self.text(&record.reason)?;
+        self.number(Some(record.prompt_tokens))?;
+        self.number(Some(record.cached_tokens))?;
+        self.number(record.predicted_cached_tokens)?;
+        self.number(Some(record.output_tokens))?;
+        self.number(Some(record.status))?;
+        self.text(&record.error)?;
+        self.number(record.prefill_worker)?;
+        self.number(record.rank)?;
+        self.csv.write_record(None::<&[u8]>)
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), Error> {
+        self.csv.write_field(text)
+    }
+
+    fn number(&mut self, number: Option<impl Display>) -> Result<(), Error> {
+        self.digits.clear();
+        if let Some(number) = number {
+            // Writing to a text cannot fail.
+            let _ = write!(self.digits, "{number}");
+        }
+        self.csv.write_field(&self.digits)
+    }
 }
 
 /// One row per run, with the figures of `summary.json` under the same names.
@@ -103,8 +133,8 @@ fn optional(value: Option<impl ToString>) -> String {
     value.map_or(String::new(), |v| v.to_string())
 }
 
-fn microseconds(ns: u64) -> String {
-    (ns / 1000 + u64::from(ns % 1000 >= 500)).to_string()
+fn microseconds(ns: u64) -> u64 {
+    ns / 1000 + u64::from(ns % 1000 >= 500)
 }
 
 #[cfg(test)]
@@ -152,7 +182,7 @@ mod tests {
         assert_eq!(row["hit_rate"].parse::<f64>().unwrap(), json["hit_rate"].as_f64().unwrap());
         assert_eq!(row["e2e_ms.p99"], json["e2e_ms"]["p99"].to_string());
         assert_eq!((row["policy"], row["slo_attainment"]), ("random", ""));
-        assert_eq!(row.len(), 42);
+        assert_eq!(row.len(), 47);
         assert_eq!((row["send_lag_ms.p99"], row["service_ttft_ms.p50"]), ("0.0", "0.0"));
     }
 }

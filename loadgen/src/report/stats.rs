@@ -2,7 +2,7 @@
 
 /// The `q`-quantile (0 ..= 1) of ascending values, interpolated linearly between the two nearest ranks: numpy's
 /// default method, rank `q · (n − 1)`. `None` of nothing.
-pub(super) fn quantile(ascending: &[f64], q: f64) -> Option<f64> {
+pub(crate) fn quantile(ascending: &[f64], q: f64) -> Option<f64> {
     let last = ascending.len().checked_sub(1)?;
     let rank = q.clamp(0.0, 1.0) * last as f64;
     let below = rank.floor() as usize;

@@ -6,7 +6,7 @@
 
 use hdrhistogram::Histogram;
 use protocol::record::RequestRecord;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::stats::{mean, quantile, ratio};
 use crate::run::{Params, Run, World, has_failed, was_left};
@@ -22,7 +22,7 @@ pub struct Slo {
 }
 
 /// A latency distribution in milliseconds; all four are `null` when nothing was measured.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// The arithmetic mean.
     pub mean: Option<f64>,
@@ -36,7 +36,7 @@ pub struct Quantiles {
 
 /// One run in figures: the fields of `summary.json`, in its order. What each means is said in
 /// [`METRICS`](super::METRICS).
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "each figure is defined once, by its row of METRICS")]
 pub struct RunSummary {
     pub mode: World,
@@ -63,6 +63,10 @@ pub struct RunSummary {
     pub router_cpu_us_per_request: Option<f64>,
     pub send_lag_ms: Quantiles,
     pub service_ttft_ms: Quantiles,
+    #[serde(default)]
+    pub router_peak_rss_mb: Option<f64>,
+    #[serde(default)]
+    pub router_ms: Quantiles,
     /// What people call its fleet; not a figure.
     #[serde(skip)]
     pub fleet: String,
@@ -77,9 +81,10 @@ impl RunSummary {
         let prompt_tokens = good.iter().map(|r| r.prompt_tokens).sum();
         let output_tokens: u64 = good.iter().map(|r| r.output_tokens).sum();
         let makespan_s = makespan_ns(records) as f64 / 1e9;
+        let beside = run.beside.as_ref();
         Self {
             mode: run.world,
-            policy: run.policy.name().to_owned(),
+            policy: run.router().to_owned(),
             params: run.params.clone(),
             seed: run.seed,
             requests: records.len() as u64,
@@ -102,6 +107,8 @@ impl RunSummary {
             router_cpu_us_per_request: run.router_cpu_us_per_request,
             send_lag_ms: Quantiles::of(good.iter().map(|r| r.sent_ns.saturating_sub(r.intended_ns) as f64)),
             service_ttft_ms: Quantiles::of(good.iter().filter_map(|r| service_ttft_ns(r))),
+            router_peak_rss_mb: beside.and_then(|b| b.router_peak_bytes).map(|bytes| bytes as f64 / 1e6),
+            router_ms: beside.map_or(Quantiles::default(), |b| Quantiles::of_histogram(&b.router_ns)),
             fleet: Pool::fleet_word(&run.pools),
         }
     }
@@ -127,12 +134,12 @@ impl Quantiles {
 }
 
 /// Intended send to first token: waiting for a late generator counts, so that an overloaded run cannot hide it.
-pub(super) fn ttft_ns(record: &RequestRecord) -> Option<f64> {
+pub(crate) fn ttft_ns(record: &RequestRecord) -> Option<f64> {
     Some(record.first_ns?.saturating_sub(record.intended_ns) as f64)
 }
 
 /// Mean gap after the first token; a reply of one token has none.
-fn tpot_ns(record: &RequestRecord) -> Option<f64> {
+pub(super) fn tpot_ns(record: &RequestRecord) -> Option<f64> {
     let gaps = record.output_tokens.checked_sub(1).filter(|gaps| *gaps > 0)?;
     Some(record.last_ns.saturating_sub(record.first_ns?) as f64 / gaps as f64)
 }
@@ -168,16 +175,18 @@ fn predicted_hit_rate(good: &[&RequestRecord]) -> Option<f64> {
     Some(ratio(predicted as f64, prompt as f64))
 }
 
-/// Share of all requests that met both objectives. A reply of one token has no gaps and meets the second one; a failed
-/// request, or one that never had a first token, misses. One whose client left is not looked at.
+/// Whether a request met both objectives. A reply of one token has no gaps and meets the second one; a failed request, or
+/// one that never had a first token, misses.
+pub(crate) fn met(record: &RequestRecord, slo: Slo) -> bool {
+    record.succeeded()
+        && ttft_ns(record).is_some_and(|ns| ns <= slo.ttft_ns as f64)
+        && tpot_ns(record).is_none_or(|ns| ns <= slo.tpot_ns as f64)
+}
+
+/// Share of all requests that met both objectives. One whose client left is not looked at.
 fn attainment(records: &[RequestRecord], slo: Slo) -> f64 {
-    let met = |r: &&RequestRecord| {
-        r.succeeded()
-            && ttft_ns(r).is_some_and(|ns| ns <= slo.ttft_ns as f64)
-            && tpot_ns(r).is_none_or(|ns| ns <= slo.tpot_ns as f64)
-    };
     let stayed = records.iter().filter(|r| !was_left(r));
-    ratio(stayed.clone().filter(met).count() as f64, stayed.count() as f64)
+    ratio(stayed.clone().filter(|r| met(r, slo)).count() as f64, stayed.count() as f64)
 }
 
 /// Busiest worker over the mean of the workers of its role, idle ones too, in the tokens that it has worked on: prompt
@@ -267,7 +276,9 @@ mod tests {
             // Only the first was sent late, by 1 ms.
             "send_lag_ms": {"mean": 1.0 / 3.0, "p50": 0.0, "p90": 0.8, "p99": 0.98},
             // 49, 200, 30 ms from the actual send.
-            "service_ttft_ms": {"mean": 93.0, "p50": 49.0, "p90": 169.8, "p99": 196.98}
+            "service_ttft_ms": {"mean": 93.0, "p50": 49.0, "p90": 169.8, "p99": 196.98},
+            "router_peak_rss_mb": null,
+            "router_ms": {"mean": null, "p50": null, "p90": null, "p99": null}
         });
         for (key, want) in expected.as_object().unwrap() {
             close(key, &summary[key], want);
@@ -312,6 +323,8 @@ mod tests {
             "router_cpu_us_per_request",
             "send_lag_ms",
             "service_ttft_ms",
+            "router_peak_rss_mb",
+            "router_ms",
         ];
         let places: Vec<usize> = order.iter().map(|key| text.find(&format!("\"{key}\":")).unwrap()).collect();
         assert!(places.is_sorted(), "{text}");

@@ -9,6 +9,7 @@ use super::metric::Metric;
 use super::stats::Spread;
 use super::summary::RunSummary;
 use crate::run::{Params, World};
+use crate::statistics::{Interval, student_t};
 
 /// One policy with one set of parameters in one world: the runs over its seeds.
 #[derive(Debug)]
@@ -41,6 +42,12 @@ impl Variant<'_> {
     /// The figure over the seeds on which it was measured.
     pub(super) fn spread(&self, metric: &Metric) -> Option<Spread> {
         Spread::of(self.summaries.iter().filter_map(|s| metric.value(s)))
+    }
+
+    /// The interval of the mean over the seeds, where there are several.
+    pub(super) fn interval(&self, metric: &Metric) -> Option<Interval> {
+        let values: Vec<f64> = self.summaries.iter().filter_map(|s| metric.value(s)).collect();
+        student_t::interval(&values)
     }
 
     /// The median over the seeds of the named metric.

@@ -51,18 +51,26 @@ pub fn winners(experiment: &Experiment) -> Vec<Winner> {
     for world in worlds.iter().filter(|world| !is_void(experiment, **world)) {
         for contest in contests(variants, *world) {
             let Some(place) = best(variants, &variants[contest[0]]) else { continue };
+            if is_target(experiment, &variants[place]) {
+                continue;
+            }
             let world = if worlds.len() > 1 { world.label() } else { "" };
             let words = work(variants, &variants[place]);
             winners.push(Winner {
                 file: file(world, &work_keys(variants, &variants[place]), &mut taken),
                 contest: format!("{world} {words}").trim().to_owned(),
                 label: label(variants, &variants[place]),
-                flags: flags(&experiment.runs()[variants[place].typical_run()].pools),
+                flags: worker_flags(&experiment.runs()[variants[place].typical_run()].pools),
                 text: Sheet { experiment, variants, contest: &contest, place }.text(),
             });
         }
     }
     winners
+}
+
+/// Whether a variant is of another router, for which there is no file of ours.
+fn is_target(experiment: &Experiment, variant: &Variant<'_>) -> bool {
+    experiment.runs()[variant.typical_run()].target.is_some()
 }
 
 /// Whether nothing that was measured in a world can be relied upon. Only live runs are ever void.
@@ -112,21 +120,7 @@ impl Sheet<'_, '_> {
             let remark = remark.replace(|c: char| c.is_control(), " ");
             let _ = writeln!(out, "{}", format!("{lead}{remark}").trim_end());
         }
-        out + "\n" + &router::cli::policy_section(self.policy(self.place)) + &self.settings()
-    }
-
-    /// What else the router was told; the section of the policy comes first, as it is open.
-    fn settings(&self) -> String {
-        let settings = &self.run(self.place).settings;
-        let (mut out, mut open) = (String::new(), "policy");
-        for (section, line) in settings {
-            if *section != open {
-                let _ = writeln!(out, "\n[{section}]");
-                open = section;
-            }
-            let _ = writeln!(out, "{line}");
-        }
-        out
+        out + "\n" + &configuration(self.policy(self.place), &self.run(self.place).settings)
     }
 
     fn introduction(&self) -> Vec<String> {
@@ -134,7 +128,7 @@ impl Sheet<'_, '_> {
         vec![
             format!("the scenario {name}, {world}."),
             String::new(),
-            format!("    router --config FILE {}", flags(&self.run(self.place).pools)),
+            format!("    router --config FILE {}", worker_flags(&self.run(self.place).pools)),
             String::new(),
             "The next run of the scenario replaces this file, and a router takes over a file that has"
                 .to_owned(),
@@ -166,7 +160,7 @@ impl Sheet<'_, '_> {
         let mut lines = vec![
             line("Rule", RULE),
             line("Winner", &settings),
-            line("Runner-up", &setting(self.policy(second))),
+            line("Runner-up", &self.named(second)),
             line("Decided by", by),
             String::new(),
             row("median", ["winner".to_owned(), "runner-up".to_owned()], ""),
@@ -188,14 +182,33 @@ impl Sheet<'_, '_> {
         &self.experiment.runs()[self.variants[place].typical_run()]
     }
 
+    /// A variant in words.
+    fn named(&self, place: usize) -> String {
+        self.run(place).target.clone().unwrap_or_else(|| setting(self.policy(place)))
+    }
+
     /// The policy of a variant, with the options that it ran with.
     fn policy(&self, place: usize) -> &PolicyConfig {
         &self.run(place).policy
     }
 }
 
+/// The policy as a router's own file has it, and what else the router was told.
+pub(crate) fn configuration(policy: &PolicyConfig, settings: &[(&'static str, String)]) -> String {
+    // The section of the policy comes first, as it is open.
+    let (mut out, mut open) = (router::cli::policy_section(policy), "policy");
+    for (section, line) in settings {
+        if *section != open {
+            let _ = writeln!(out, "\n[{section}]");
+            open = section;
+        }
+        let _ = writeln!(out, "{line}");
+    }
+    out
+}
+
 /// The flags that name workers of these roles to a router; every one may stand there more than once.
-fn flags(pools: &[Pool]) -> String {
+pub(crate) fn worker_flags(pools: &[Pool]) -> String {
     let mut flags = Vec::new();
     if pools.iter().any(|pool| pool.role != EngineRole::Whole) {
         flags.push("--pd-disaggregation");
@@ -209,7 +222,7 @@ fn flags(pools: &[Pool]) -> String {
 }
 
 /// A policy and the options that were set.
-fn setting(policy: &PolicyConfig) -> String {
+pub(crate) fn setting(policy: &PolicyConfig) -> String {
     let options = policy.overrides().map(|(key, value)| format!(" {key}={}", value.as_argument()));
     format!("{}{}", policy.name(), options.collect::<String>())
 }

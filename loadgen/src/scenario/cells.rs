@@ -10,7 +10,7 @@ use super::error::{ScenarioError, suggest};
 use super::idle::{self, Idle};
 use super::resolve::Resolver;
 use super::section::Section;
-use super::{Scenario, policies, router};
+use super::{Scenario, Target, policies, router};
 use crate::run::{Params, World};
 
 /// Most cells of one scenario.
@@ -23,13 +23,41 @@ const SWEPT_TABLES: [&str; 5] = ["workload", "arrival", "fleet", "router.options
 pub struct Cell {
     /// The world.
     pub world: World,
-    /// The policy and its options.
+    /// The policy and its options. Where another router is under test, the scenario's first policy: nobody asks it.
     pub policy: PolicyConfig,
+    /// The router under test where it is not ours; only in live cells.
+    pub target: Option<Arc<Target>>,
     /// What distinguishes it from other cells: the policy's options that were set, by name, and other swept keys, by
     /// path.
     pub params: Params,
     /// The scenario with the sweep's values, and for live cells `[live]`, applied.
     pub scenario: Arc<Scenario>,
+}
+
+impl Cell {
+    /// What is compared in it: a policy of our router, or another router.
+    #[must_use]
+    pub fn router(&self) -> &str {
+        self.target.as_ref().map_or(self.policy.name(), |target| &target.name)
+    }
+}
+
+/// Who routes in a cell.
+#[derive(Clone, Copy)]
+enum Routes<'a> {
+    /// Our router, by a policy.
+    Policy(&'a str),
+    /// Another router.
+    Target(&'a Arc<Target>),
+}
+
+impl Routes<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Self::Policy(name) => name,
+            Self::Target(target) => &target.name,
+        }
+    }
 }
 
 /// One swept key.
@@ -72,15 +100,18 @@ pub(super) fn expand(
             World::Virtual => document.clone(),
             World::Live => router::lay_live_over(document),
         };
-        for policy in resolver.scenario(&document)?.policies {
-            idle.retain(|axis| !axis.concerns(&policy));
-            let axes: Vec<&Axis> = axes.iter().filter(|axis| axis.concerns(&policy)).collect();
+        let scenario = resolver.scenario(&document)?;
+        let targets = scenario.targets.iter().filter(|_| *world == World::Live);
+        let policies = scenario.policies.iter().map(|policy| Routes::Policy(policy));
+        for routes in policies.chain(targets.map(Routes::Target)) {
+            idle.retain(|axis| !axis.concerns(routes.name()));
+            let axes: Vec<&Axis> = axes.iter().filter(|axis| axis.concerns(routes.name())).collect();
             for values in combinations(&axes) {
                 if cells.len() == MOST_CELLS {
                     let problem = format!("there are more than {MOST_CELLS} cells");
                     return Err(ScenarioError::at(scenario.path.display(), problem, "sweep fewer values"));
                 }
-                cells.push(cell(*world, &policy, &document, &axes, &values, resolver, &mut idle_keys)?);
+                cells.push(cell(*world, routes, &document, &axes, &values, resolver, &mut idle_keys)?);
             }
         }
     }
@@ -118,7 +149,7 @@ fn combinations<'a>(axes: &[&'a Axis]) -> Vec<Vec<&'a Node>> {
 
 fn cell(
     world: World,
-    policy: &str,
+    routes: Routes<'_>,
     document: &Document,
     axes: &[&Axis],
     values: &[&Node],
@@ -133,14 +164,18 @@ fn cell(
             params.insert(axis.path.clone(), value.value.to_json());
         }
     }
-    let options = document.get(&["router", "options", policy]);
+    let scenario = Arc::new(resolver.scenario(&document)?);
+    let (policy, target) = match routes {
+        Routes::Policy(policy) => (policy, None),
+        Routes::Target(target) => (scenario.policies.first().map_or("", String::as_str), Some(target)),
+    };
+    let options = document.get(&["router", "options", policy]).filter(|_| target.is_none());
     if let Some(serde_json::Value::Object(set)) = options.map(|node| node.value.to_json()) {
         params.extend(set);
     }
     let policy = policies::configure(policy, options)?;
-    let scenario = Arc::new(resolver.scenario(&document)?);
     idle.look(&document, &scenario);
-    Ok(Cell { world, policy, params, scenario })
+    Ok(Cell { world, policy, target: target.cloned(), params, scenario })
 }
 
 /// Reads `[sweep]`. Paths may be quoted keys or nested tables; a path of the command line wins over one of the file.

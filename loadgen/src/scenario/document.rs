@@ -128,6 +128,13 @@ impl Document {
         })
     }
 
+    /// Removes an outermost key.
+    pub(super) fn remove(&mut self, key: &str) {
+        if let Value::Table(table) = &mut self.root.value {
+            table.remove(key);
+        }
+    }
+
     /// Puts `node` at `path`; tables that are missing on the way are made, and a plain value in the way gives way.
     pub(super) fn set(&mut self, path: &[&str], node: Node) {
         let mut at = &mut self.root;

@@ -45,6 +45,9 @@ impl EngineSettings {
         ];
         let mut flags: Vec<String> =
             pairs.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect();
+        if let Some(most) = config.max_queued {
+            flags.extend(["--max-queued-requests".to_owned(), most.to_string()]);
+        }
         if !config.overlap {
             flags.push("--disable-overlap-schedule".to_owned());
         }
@@ -82,6 +85,10 @@ impl EngineSettings {
             chunked_prefill: section.get("chunked_prefill").map_or(Ok(default.chunked_prefill), chunk)?,
             max_prefill_tokens: tokens("max_prefill_tokens", default.max_prefill_tokens)?,
             max_running: tokens("max_running", default.max_running)?,
+            max_queued: section
+                .get("max_queued")
+                .map_or(Ok(0), |field| field.whole(0..=MOST_TOKENS))
+                .map(queue)?,
             eviction,
             overlap: flag("overlap", default.overlap)?,
             mixed_chunk: flag("mixed_chunk", default.mixed_chunk)?,
@@ -108,6 +115,11 @@ fn emulated<T: Clone>(
     field.choice(words)
 }
 
+/// A bound on waiting requests; 0 is none.
+fn queue(most: u32) -> Option<u32> {
+    Some(most).filter(|most| *most > 0)
+}
+
 /// A slice of a prompt; −1 switches slicing off, as the engine's own flag does.
 fn chunk(field: Field<'_>) -> Result<Option<u32>, ScenarioError> {
     if field.is_integer(-1) {
@@ -130,6 +142,7 @@ pub(super) fn blame(section: &Section<'_>, error: &ConfigError) -> ScenarioError
         // Not keys of scenarios: the engine's defaults are good ones.
         ConfigError::Conservativeness(_)
         | ConfigError::NothingPrefills
+        | ConfigError::NoLogInterval
         | ConfigError::Bandwidth(_)
         | ConfigError::HostBandwidth(_)
         | ConfigError::BytesPerToken(_) => "preset",

@@ -26,7 +26,11 @@ pub(super) const KEYS: &[&str] = &[
     "decode_back",
     "prefill_drained",
     "decode_drained",
+    "slow",
 ];
+
+/// How many times as long the steps of a slow worker may take.
+const SLOWNESS: std::ops::RangeInclusive<f64> = 0.01..=1000.0;
 
 /// What goes wrong. Faults of a role that no worker has never happen.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -61,6 +65,8 @@ pub struct Faults {
     pub prefill_drained_ns: Option<u64>,
     /// The same of the last decode worker; without any, of the last one that does both.
     pub decode_drained_ns: Option<u64>,
+    /// Places of workers, and how many times as long their steps take.
+    pub slow: Vec<(u32, f64)>,
 }
 
 /// The keys of shares, and how each is read off.
@@ -108,6 +114,7 @@ impl fmt::Display for Faults {
         {
             words.extend(at_ns.map(|at_ns| format!("{key} at {} s", seconds(at_ns))));
         }
+        words.extend(self.slow.iter().map(|(place, factor)| format!("worker {place} × {factor} slower")));
         out.write_str(&words.join(", "))
     }
 }
@@ -160,8 +167,40 @@ impl Faults {
             decode_outage: outage(section, "decode_lost", "decode_back")?,
             prefill_drained_ns: section.get("prefill_drained").map(time).transpose()?,
             decode_drained_ns: section.get("decode_drained").map(time).transpose()?,
+            slow: section.get("slow").map_or(Ok(Vec::new()), |field| slow(&field))?,
         })
     }
+
+    /// Refuses places that no worker has.
+    pub(super) fn check_places(&self, field: Option<Field<'_>>, workers: u32) -> Result<(), ScenarioError> {
+        let missing = self.slow.iter().find(|(place, _)| *place >= workers);
+        let (Some((place, _)), Some(field)) = (missing, field) else { return Ok(()) };
+        let problem = format!("there is no worker {place}");
+        let remedy = format!("places go from 0 to {}", workers - 1);
+        Err(Section::unchecked(field.node, field.path())?.error("slow", problem, remedy))
+    }
+
+    /// How many times as long as it should a step of the worker at a place takes.
+    #[must_use]
+    pub fn slowness(&self, place: u32) -> f64 {
+        self.slow.iter().find(|(slow, _)| *slow == place).map_or(1.0, |(_, factor)| *factor)
+    }
+}
+
+/// Pairs of a place and a factor, each place once.
+fn slow(field: &Field<'_>) -> Result<Vec<(u32, f64)>, ScenarioError> {
+    let mut all: Vec<(u32, f64)> = Vec::new();
+    for item in field.list()? {
+        let [place, factor] = &item.list()?[..] else {
+            return Err(item.error("is not a pair", "write [place, factor], such as [7, 3.0]"));
+        };
+        let (place, factor) = (place.whole(0..=u32::MAX)?, factor.number(SLOWNESS)?);
+        if all.iter().any(|(known, _)| *known == place) {
+            return Err(item.error(format!("names worker {place} twice"), "name every worker once"));
+        }
+        all.push((place, factor));
+    }
+    Ok(all)
 }
 
 fn outage(section: &Section<'_>, lost: &str, back: &str) -> Result<Option<Outage>, ScenarioError> {

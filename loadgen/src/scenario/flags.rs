@@ -206,3 +206,40 @@ fn a_grid_is_found_on_the_whole_file_whatever_the_limit() {
     assert!(spread[9] > 1_000_000_000 && spread.windows(2).all(|pair| pair[0] < pair[1]), "{spread:?}");
     assert_eq!(at_ns(&[("workload.jitter", "none")]), [0; 10]);
 }
+
+#[test]
+fn bad_rows_other_formats_and_traces_without_times() {
+    let directory = tempfile::tempdir().unwrap();
+    let row = |stamp: u64| {
+        format!("{{\"timestamp\": {stamp}, \"input_length\": 9, \"output_length\": 1, \"hash_ids\": [1]}}\n")
+    };
+    let chats = r#"[{"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"},
+        {"from": "human", "value": "Bye"}, {"from": "gpt", "value": "Bye then"}]}]"#;
+    std::fs::write(directory.path().join("bad.jsonl"), row(2) + &row(1) + &row(3)).unwrap();
+    std::fs::write(directory.path().join("chats.json"), chats).unwrap();
+    let path = directory.path().join("s.toml");
+    let text = "schema = 1\nname = \"t\"\n[workload]\nkind = \"trace\"\npath = \"bad.jsonl\"\n[fleet]\nworkers = 1\n\
+                [router]\npolicies = [\"random\"]\n";
+    std::fs::write(&path, text).unwrap();
+    let with = |set: &[(&str, &str)]| {
+        let set: Vec<_> = set.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        load(&path, &set, None, None, None)
+    };
+    let refused = |set: &[(&str, &str)], says: &str| {
+        let error = with(set).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    };
+    refused(&[], "bad.jsonl:2: timestamp 1 comes after 2");
+    assert_eq!(with(&[("workload.skip_bad", "1")]).unwrap().workload.requests(), 2);
+    refused(&[("workload.format", "azure")], "bad.jsonl:1: the header has no column `TIMESTAMP`");
+    refused(&[("workload.format", "azur")], "did you mean `azure`?");
+
+    let chats = ("workload.path", "chats.json");
+    refused(&[chats], "key `arrival`: is missing, and this trace has no times");
+    refused(&[chats, ("arrival.kind", "trace")], "key `arrival.kind`: this trace has no times");
+    let scenario = with(&[chats, ("arrival.kind", "poisson"), ("arrival.rate", "1")]).unwrap();
+    assert_eq!((scenario.workload.requests(), scenario.workload.starts()), (2, 1));
+    let waits: Vec<bool> =
+        crate::workload::plan(&scenario, 1).requests.iter().map(|request| request.after.is_some()).collect();
+    assert_eq!(waits, [false, true], "a turn waits for the one before it");
+}

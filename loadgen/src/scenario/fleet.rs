@@ -42,6 +42,9 @@ pub(super) const KEYS: &[&str] = &[
     "dp_size",
     "dp_attention",
     "load_balance",
+    "max_queued",
+    "joining",
+    "join_at",
 ];
 
 /// The workers.
@@ -65,6 +68,17 @@ pub struct Fleet {
     pub network_ns: u64,
     /// What tokenising, HTTP and IPC cost per request inside the engine's front end, in nanoseconds.
     pub request_overhead_ns: u64,
+    /// Workers that come while the run goes on, if there are some.
+    pub joining: Option<Joining>,
+}
+
+/// The last workers of a fleet, which the router does not know at first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Joining {
+    /// How many.
+    pub workers: u32,
+    /// When they come, in nanoseconds.
+    pub at_ns: u64,
 }
 
 impl Fleet {
@@ -72,6 +86,12 @@ impl Fleet {
     #[must_use]
     pub fn engine_config(&self, role: EngineRole) -> EngineConfig {
         EngineConfig { role, ..self.engine.config().clone() }
+    }
+
+    /// How many workers the router knows from the start.
+    #[must_use]
+    pub fn known_at_first(&self) -> u32 {
+        self.workers - self.joining.map_or(0, |joining| joining.workers)
     }
 
     /// The role of every worker, in the order of their places.
@@ -98,7 +118,15 @@ pub(super) fn read(node: &Node) -> Result<Fleet, ScenarioError> {
         speed: section.get("speed").map_or(Ok(1.0), |field| speed(&field))?,
         network_ns: time("network", 200_000)?,
         request_overhead_ns: time("request_overhead", 3_000_000)?,
+        joining: joining(&section, workers)?,
     };
+    if fleet.joining.is_some() && fleet.roles.disaggregated() {
+        return Err(section.error(
+            "joining",
+            "is for fleets without prefill workers",
+            "remove it, or fleet.prefill",
+        ));
+    }
     // Roles have bounds of their own, and ranks that step together share some, which may then be too small.
     for pool in fleet.roles.pools(workers) {
         let role = fleet.roles.of(pool.places.start);
@@ -106,6 +134,16 @@ pub(super) fn read(node: &Node) -> Result<Fleet, ScenarioError> {
         ranks.validate(&fleet.engine_config(role)).map_err(|error| engine::blame(&section, &error))?;
     }
     Ok(fleet)
+}
+
+/// Reads which workers come later; at least one is there from the start.
+fn joining(section: &Section<'_>, workers: u32) -> Result<Option<Joining>, ScenarioError> {
+    let count = section.get("joining").map_or(Ok(0), |field| field.whole(0..=workers - 1))?;
+    match (count, section.get("join_at")) {
+        (0, None) => Ok(None),
+        (0, Some(field)) => Err(field.error("says when workers come, and none does", "set fleet.joining")),
+        (workers, _) => Ok(Some(Joining { workers, at_ns: section.need("join_at")?.short_duration_ns()? })),
+    }
 }
 
 /// Tokens per SSE frame.

@@ -4,7 +4,7 @@
 use super::document::Document;
 use super::error::ScenarioError;
 use super::{Arrival, Scenario, Workload};
-use crate::workload::trace::Trace;
+use crate::trace::{Row, Trace};
 
 /// The longest schedule, from the first request to the last: 10 years, in nanoseconds. Drawn gaps exceed their mean by a
 /// factor of 37 at most, so that even a single drawn gap stays within the clock.
@@ -21,12 +21,12 @@ pub(super) fn check(document: &Document, scenario: &Scenario) -> Result<(), Scen
         let node = document.get(keys).or_else(|| document.get(&keys[..1])).unwrap_or(&document.root);
         Err(ScenarioError::at(&node.origin, problem, TOO_LONG).key(keys.join(".")))
     };
-    let requests = requests(scenario) as f64;
-    match (scenario.arrival, &scenario.workload) {
-        (Arrival::Burst { over_ns }, _) if over_ns > SCHEDULE_NS => {
-            blame(&["arrival", "over"], format!("{} is too long", years(over_ns as f64)))
+    let requests = scenario.workload.starts() as f64;
+    match (&scenario.arrival, &scenario.workload) {
+        (Arrival::Burst { over_ns } | Arrival::Ramp { over_ns, .. }, _) if *over_ns > SCHEDULE_NS => {
+            blame(&["arrival", "over"], format!("{} is too long", years(*over_ns as f64)))
         }
-        (Arrival::Poisson { rate } | Arrival::Constant { rate }, _)
+        (Arrival::Poisson { rate } | Arrival::Constant { rate } | Arrival::Gamma { rate, .. }, _)
             if requests / rate * 1e9 > SCHEDULE_NS as f64 =>
         {
             let span = years(requests / rate * 1e9);
@@ -35,11 +35,21 @@ pub(super) fn check(document: &Document, scenario: &Scenario) -> Result<(), Scen
                 format!("at {rate} requests per second, {requests} requests take {span}"),
             )
         }
+        (Arrival::Ramp { to, .. }, _) if requests / to * 1e9 > SCHEDULE_NS as f64 => {
+            let span = years(requests / to * 1e9);
+            blame(&["arrival", "to"], format!("at {to} requests per second, {requests} requests take {span}"))
+        }
+        (Arrival::Servegen { windows, speedup }, _)
+            if requests / windows.rate() / speedup * 1e9 > SCHEDULE_NS as f64 =>
+        {
+            let span = years(requests / windows.rate() / speedup * 1e9);
+            blame(&["arrival", "speedup"], format!("{requests} requests of these windows take {span}"))
+        }
         (Arrival::Closed { concurrency }, _) => {
             let fleet = &scenario.fleet;
             let (network, overhead) = (2 * fleet.network_ns, fleet.request_overhead_ns);
             let each_ns = (network + overhead) as f64;
-            let span_ns = (requests / f64::from(concurrency)).ceil() * each_ns;
+            let span_ns = (requests / f64::from(*concurrency)).ceil() * each_ns;
             if span_ns <= SCHEDULE_NS as f64 {
                 return Ok(());
             }
@@ -63,17 +73,9 @@ pub(super) fn check(document: &Document, scenario: &Scenario) -> Result<(), Scen
     }
 }
 
-/// How many requests a run has.
-fn requests(scenario: &Scenario) -> u64 {
-    match &scenario.workload {
-        Workload::SharedPrefix(w) => u64::from(w.groups) * u64::from(w.prompts_per_group),
-        Workload::Trace(replay) => replay.trace.rows.len() as u64,
-    }
-}
-
 /// From the first row to the last; rows are ordered.
 fn span_ns(trace: &Trace) -> u64 {
-    let stamp = |row: Option<&crate::workload::trace::Row>| row.map_or(0, |row| row.at_ns);
+    let stamp = |row: Option<&Row>| row.map_or(0, |row| row.at_ns);
     stamp(trace.rows.last()) - stamp(trace.rows.first())
 }
 

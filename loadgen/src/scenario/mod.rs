@@ -11,10 +11,12 @@ mod document;
 mod engine;
 mod error;
 mod faults;
+mod fingerprint;
 mod fleet;
 mod horizon;
 mod idle;
 pub(crate) mod input;
+mod mix;
 mod overrides;
 mod policies;
 mod ranks;
@@ -22,7 +24,12 @@ mod resolve;
 mod roles;
 mod router;
 mod section;
+mod sessions;
 mod slo;
+mod spread;
+mod target;
+mod template;
+mod windows;
 mod workload;
 
 #[cfg(test)]
@@ -39,18 +46,28 @@ mod shipped;
 mod testing;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use arrival::Arrival;
 pub use cells::Cell;
 pub use engine::EngineSettings;
 pub use error::ScenarioError;
 pub use faults::{Faults, Outage};
-pub use fleet::Fleet;
+pub use fingerprint::Fingerprint;
+pub use fleet::{Fleet, Joining};
+pub use mix::{Mix, Part};
 pub use ranks::Ranks;
 pub use resolve::Mode;
 pub use roles::{Pool, Roles};
 pub use router::Routing;
-pub use workload::{Jitter, MatchRatio, Order, Popularity, SharedPrefix, TraceReplay, Workload};
+pub use sessions::{Agentic, Chat, Independent, Level, Opening, PrefixTree};
+pub use spread::Spread;
+pub use target::{Addresses, Command, Source, Target};
+pub use template::Template;
+#[cfg(test)]
+pub(crate) use windows::read as read_windows;
+pub use windows::{Gaps, Window, Windows};
+pub use workload::{Jitter, MatchRatio, Order, Popularity, Repeat, SharedPrefix, TraceReplay, Workload};
 
 use crate::report::{Assertion, Slo};
 use resolve::Resolver;
@@ -80,6 +97,8 @@ pub struct Scenario {
     pub fleet: Fleet,
     /// The policies that run.
     pub policies: Vec<String>,
+    /// Other routers, which run live beside the policies.
+    pub targets: Vec<Arc<Target>>,
     /// What else the router is told.
     pub routing: Routing,
     /// What goes wrong.
@@ -90,6 +109,8 @@ pub struct Scenario {
     pub asserts: Vec<Assertion>,
     /// The flags that changed it, as they were typed.
     pub overrides: Vec<String>,
+    /// What it asks, and of which router.
+    pub fingerprint: Fingerprint,
     cells: Vec<Cell>,
 }
 
@@ -132,6 +153,13 @@ pub fn load(
     let mut resolver = Resolver::new(path, &source, trace);
     let mut scenario = resolver.scenario(&document)?;
     scenario.overrides = overrides::typed(overrides, policies, trace, mode);
+    scenario.fingerprint = Fingerprint::of(&document, trace);
     scenario.cells = cells::expand(&document, &scenario, &mut resolver)?;
     Ok(scenario)
+}
+
+/// Whether `text` is a value as TOML has it, and no bare word.
+pub(crate) fn is_toml_value(text: &str) -> bool {
+    let origin = document::Origin::Flag("".into());
+    !matches!(document::parse_value(text, &origin).value, document::Value::Text(read) if read == text)
 }

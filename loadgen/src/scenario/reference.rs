@@ -1,7 +1,7 @@
 //! The list of all keys in `scenarios/README.md` is complete and tells the defaults as they are.
 
 use super::testing::load_text;
-use super::{arrival, faults, fleet, resolve, router, slo, workload, *};
+use super::{arrival, faults, fleet, resolve, router, slo, target, workload, *};
 use crate::run::Params;
 
 /// The block of TOML that lists every key.
@@ -73,6 +73,7 @@ fn every_key_is_listed() {
         ("[live]", router::LIVE.to_vec()),
         ("[slo]", slo::KEYS.to_vec()),
         ("[[assert]]", slo::ASSERT_KEYS.to_vec()),
+        ("[[target]]", target::KEYS.to_vec()),
     ] {
         let listed = names(heading);
         for key in keys {
@@ -103,8 +104,8 @@ fn every_key_is_listed() {
 fn the_reference_is_a_scenario() {
     let scenario = load_text(reference(), &[("mode", "both")]).unwrap();
     let cells = scenario.cells();
-    // In both worlds one cell for the policy without swept options, two for cache_aware.
-    assert_eq!(cells.len(), 2 * (1 + 2));
+    // In both worlds one cell for the policy without swept options, two for cache_aware; live, one for the target.
+    assert_eq!(cells.len(), 2 * (1 + 2) + 1);
     assert_eq!(cells[0].params, Params::new());
     assert_eq!(cells[1].params, Params::from([("cache_threshold".to_owned(), 0.1.into())]));
     assert!(cells.iter().all(|cell| cell.scenario.fleet == scenario.fleet), "[live] shows the defaults");
@@ -137,6 +138,13 @@ fn the_other_kinds_are_scenarios_with_the_same_defaults() {
         let text = of_kind(&least(), "[arrival]", kind, |_| true);
         assert_eq!(load_text(&text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}")).arrival, expected);
     }
+    for (kind, expected) in [
+        ("gamma", Arrival::Gamma { rate: 40.0, burstiness: 0.25 }),
+        ("ramp", Arrival::Ramp { from: 0.0, to: 40.0, over_ns: 60_000_000_000 }),
+    ] {
+        let text = of_kind(&least(), "[arrival]", kind, |_| true);
+        assert_eq!(load_text(&text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}")).arrival, expected);
+    }
     let of_trace = |keep: fn(&str) -> bool| {
         let text = of_kind(&least(), "[workload]", "trace", keep);
         load_beside_the_trace(&of_kind(&text, "[arrival]", "trace", |_| true))
@@ -144,4 +152,12 @@ fn the_other_kinds_are_scenarios_with_the_same_defaults() {
     let (full, least) = (of_trace(|_| true), of_trace(|line| line.contains("# required")));
     assert_eq!((full.arrival, least.arrival), (Arrival::Trace, Arrival::Trace));
     assert_eq!(full.workload, least.workload);
+    for kind in ["independent", "prefix_tree", "chat", "agentic", "mix"] {
+        let read = |keep: fn(&str) -> bool| {
+            let text = of_kind(&self::least(), "[workload]", kind, keep);
+            load_text(&text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"))
+        };
+        let full = read(|line| !line.contains("# no default"));
+        assert_eq!(full.workload, read(|line| line.contains("# required")).workload, "{kind}");
+    }
 }

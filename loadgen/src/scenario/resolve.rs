@@ -8,9 +8,9 @@ use super::document::{Document, Value};
 use super::error::ScenarioError;
 use super::section::{Field, Section};
 use super::slo::{self, Judged};
-use super::{Scenario, arrival, faults::Faults, fleet, horizon, router, workload};
+use super::{Fingerprint, Scenario, arrival, faults::Faults, fleet, horizon, router, target, workload};
 use crate::run::World;
-use crate::workload::trace::{self, Trace, TraceError};
+use crate::trace::{self, Grid, Trace, TraceError};
 
 /// The only version of the format so far.
 const SCHEMA: u32 = 1;
@@ -32,6 +32,7 @@ pub(super) const KEYS: &[&str] = &[
     "sweep",
     "slo",
     "assert",
+    "target",
 ];
 
 /// The worlds a scenario runs in.
@@ -76,8 +77,8 @@ pub(super) struct Resolver<'a> {
     source: &'a str,
     /// The path of `--trace`, which wins over the file.
     pub(super) trace_flag: Option<&'a Path>,
-    traces: BTreeMap<(PathBuf, u64), Arc<Trace>>,
-    grids_ns: BTreeMap<PathBuf, Option<u64>>,
+    traces: BTreeMap<(PathBuf, trace::Options), Arc<Trace>>,
+    grids_ns: BTreeMap<(PathBuf, trace::Options), Option<u64>>,
 }
 
 impl<'a> Resolver<'a> {
@@ -115,19 +116,31 @@ impl<'a> Resolver<'a> {
             seed: root.get("seed").map_or(Ok(1), |field| field.whole(0..=i64::MAX.unsigned_abs()))?,
             repeats: root.get("repeats").map_or(Ok(1), |field| field.whole(1..=10_000))?,
             mode,
-            arrival: arrival::read(root.get("arrival").map(|field| field.node), &workload, &root)?,
+            arrival: arrival::read(root.get("arrival").map(|field| field.node), &workload, &root, self)?,
             workload,
             fleet: fleet::read(root.need("fleet")?.node)?,
             policies,
+            targets: root.get("target").map_or(Ok(Vec::new()), |field| target::read_all(&field))?,
             routing,
             faults,
             slo: root.get("slo").map(|field| slo::read(field.node)).transpose()?,
             asserts,
             overrides: Vec::new(),
+            fingerprint: Fingerprint::default(),
             cells: Vec::new(),
         };
         if scenario.routing.dp_aware {
             scenario.fleet.ranks.check_aware(&root.need("fleet")?)?;
+        }
+        if let Some(field) = root.get("target") {
+            target::check(&scenario.targets, &scenario.fleet, &field)?;
+        }
+        scenario.faults.check_places(root.get("faults"), scenario.fleet.workers)?;
+        if let (true, Some(_)) = (scenario.routing.dp_aware, scenario.fleet.joining) {
+            let remedy = "remove it, or router.dp_aware";
+            return Err(root
+                .need("fleet")?
+                .error("joining is for workers that are not chosen by rank", remedy));
         }
         horizon::check(document, &scenario)?;
         Ok(scenario)
@@ -138,28 +151,31 @@ impl<'a> Resolver<'a> {
         self.path.parent().unwrap_or(Path::new("")).join(path)
     }
 
-    /// The first `most` rows of the trace at `path`.
-    pub(super) fn trace(&mut self, path: &Path, most: u64) -> Result<Arc<Trace>, TraceError> {
-        let key = (path.to_owned(), most);
+    /// The trace at `path`.
+    pub(super) fn trace(&mut self, path: &Path, options: trace::Options) -> Result<Arc<Trace>, TraceError> {
+        let key = (path.to_owned(), options);
         if let Some(trace) = self.traces.get(&key) {
             return Ok(Arc::clone(trace));
         }
-        let trace = Arc::new(trace::read(path, most)?);
+        let trace = Arc::new(trace::read(path, &options)?);
         self.traces.insert(key, Arc::clone(&trace));
         Ok(trace)
     }
 
-    /// The coarse step of the stamps in the first `most` rows of the trace at `path`, if they have one.
-    pub(super) fn grid_ns(&mut self, path: &Path, most: u64) -> Result<Option<u64>, TraceError> {
-        if let Some(known) = self.grids_ns.get(path) {
+    /// The coarse step of the stamps in the trace at `path`, if they have one.
+    pub(super) fn grid_ns(
+        &mut self,
+        path: &Path,
+        options: trace::Options,
+    ) -> Result<Option<u64>, TraceError> {
+        let key = (path.to_owned(), options);
+        if let Some(known) = self.grids_ns.get(&key) {
             return Ok(*known);
         }
-        // Not kept: a limit may be there to spare the memory.
-        let grid_ns = match self.traces.get(&(path.to_owned(), most)) {
-            Some(trace) => trace.grid_ns(),
-            None => trace::read(path, most)?.grid_ns(),
-        };
-        self.grids_ns.insert(path.to_owned(), grid_ns);
+        // Not kept in memory: a limit may be there to spare it.
+        let stamps = trace::open(path, &options)?.map(|row| row.map(|row| row.at_ns));
+        let grid_ns = stamps.collect::<Result<Grid, TraceError>>()?.step_ns();
+        self.grids_ns.insert(key, grid_ns);
         Ok(grid_ns)
     }
 }
@@ -175,7 +191,7 @@ fn schema(field: &Field<'_>) -> Result<(), ScenarioError> {
 }
 
 /// A name that can be the name of a directory.
-fn name(field: &Field<'_>) -> Result<String, ScenarioError> {
+pub(super) fn name(field: &Field<'_>) -> Result<String, ScenarioError> {
     let name = field.text()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {

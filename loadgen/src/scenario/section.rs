@@ -43,13 +43,23 @@ impl<'a> Section<'a> {
         path: &'a str,
         kinds: &[Kind],
     ) -> Result<(Self, &'static str), ScenarioError> {
+        Self::open_kind_with(node, path, kinds, &[])
+    }
+
+    /// As [`Section::open_kind`], where every kind also has the keys of `common`.
+    pub(super) fn open_kind_with(
+        node: &'a Node,
+        path: &'a str,
+        kinds: &[Kind],
+        common: &[&'static str],
+    ) -> Result<(Self, &'static str), ScenarioError> {
         let section = Self::unchecked(node, path)?;
         let kind_field = section.need("kind")?;
         let (kind, own) = kind_field.choice(&kinds.iter().map(|k| (k.0, *k)).collect::<Vec<_>>())?;
         let surprised = |value: &Node| kind_field.node.origin.is_flag() && !value.origin.is_flag();
         let foreign = |key: &str| kinds.iter().find(|k| k.1.contains(&key)).map(|k| k.0);
         for (key, value) in section.table {
-            let is_own = key == "kind" || own.contains(&key.as_str());
+            let is_own = key == "kind" || own.contains(&key.as_str()) || common.contains(&key.as_str());
             if let Some(other) = foreign(key).filter(|_| !is_own && !surprised(value)) {
                 let problem = format!("belongs to kind = \"{other}\", and this is \"{kind}\"");
                 return Err(section.field(key, value).error(problem, "remove it or change the kind"));
@@ -57,6 +67,7 @@ impl<'a> Section<'a> {
         }
         let mut known = vec!["kind"];
         known.extend_from_slice(own);
+        known.extend_from_slice(common);
         section.refuse_unknown(|key| known.contains(&key) || foreign(key).is_some(), &known)?;
         Ok((section, kind))
     }

@@ -164,6 +164,11 @@ impl Dice {
         if late { self.mishaps.span(Mishap::LateBy, id.0 ^ what as u64, LATE_NS) } else { 0 }
     }
 
+    /// How many times as long as it should a step of a worker takes.
+    pub(super) fn slowness(&self, place: u32) -> f64 {
+        self.faults.slowness(place)
+    }
+
     /// After how many nanoseconds a client leaves, if it does.
     pub(super) fn client_leaves(&mut self, seq: u64) -> Option<u64> {
         let after_ns = self.mishaps.client_leaves(&self.faults, seq);

@@ -2,25 +2,28 @@
 
 use std::sync::Arc;
 
-use protocol::tokenizer::Token;
+use protocol::tokenizer::{Token, extend_with_block, reply_block};
 use router_core::ids::{ScopeId, WorkerId};
 use router_core::index::Matches;
 use router_core::prompt::PromptView;
-use router_core::{Assignment, NoPlan, Plan, PlanMatches, PlanRequest, Role, RoutingKeys, Unroutable};
-use simworker_core::{EngineRole, LoadBalance, RequestId};
+use router_core::{
+    Assignment, Generated, NoPlan, Part, Plan, PlanMatches, PlanRequest, Role, RoutingKeys, Unroutable,
+};
+use simworker_core::{EngineRole, LoadBalance, Prompt, RequestId, Run};
 
 use super::dice::BadRoom;
 use super::shell::{Booked, Job, REQUEST_TIMEOUT_NS, Sent, name};
 use super::wire::{Answer, Handover};
 use super::world::{Event, Leg, World};
-use crate::workload::Pacing;
+use crate::workload::{Pacing, Segment};
 
 /// As live: after so long the first of those that wait tries again without news, for breakers close by themselves.
 const LONGEST_PAUSE_NS: u64 = 500_000_000;
 
 impl World {
     pub(super) fn arrive(&mut self, now_ns: u64, seq: usize) {
-        if matches!(self.pacing, Pacing::Open) {
+        let is_first = self.requests[seq].after.is_none();
+        if matches!(self.pacing, Pacing::Open) && is_first {
             self.schedule_arrival(now_ns);
         } else {
             self.records[seq].intended_ns = now_ns;
@@ -99,16 +102,49 @@ impl World {
     fn dispatch(&mut self, now_ns: u64, seq: usize) -> Result<(), NoPlan> {
         let Some(job) = &self.jobs[seq] else { return Ok(()) };
         let (attempt, exclude) = (job.attempt, job.exclude.clone());
-        let prompt: Arc<[Token]> = self.requests[seq].tokens().into();
-        let view = PromptView::Tokens(&prompt);
+        let parts = self.parts(seq);
+        let view = PromptView::Generated(Generated::new(&parts));
         let matches = self.look_up(view);
-        let key = self.routing_key(seq);
+        let key = self.requests[seq].routing_key();
         let request = self.question(seq, view, key.as_deref(), &exclude);
-        let plan = self.router.plan(now_ns, &request, &matches)?;
-        self.credit(view, &plan);
-        self.note(seq, &plan);
-        self.send(now_ns, seq, attempt, &plan, &prompt);
-        Ok(())
+        let plan = self.router.plan(now_ns, &request, &matches);
+        if let Ok(plan) = &plan {
+            self.credit(view, plan);
+            self.note(seq, plan);
+            let prompt = self.prompt(&parts);
+            self.send(now_ns, seq, attempt, plan, &prompt);
+        }
+        self.parts = parts;
+        plan.map(|_| ())
+    }
+
+    /// What the prompt of a request is made of, with the replies in it as they came, in the scratch.
+    fn parts(&mut self, seq: usize) -> Vec<Part> {
+        let mut parts = std::mem::take(&mut self.parts);
+        parts.clear();
+        let part = |segment: &Segment| {
+            let (block, tokens) = match *segment {
+                Segment::Text { block, tokens } => (block, tokens),
+                Segment::Reply { seq, .. } => {
+                    (self.reply_blocks[seq as usize], self.records[seq as usize].output_tokens as u32)
+                }
+            };
+            Part { block, start: 0, tokens }
+        };
+        parts.extend(self.requests[seq].prompt.iter().map(part).filter(|part| part.tokens > 0));
+        if self.chain.keeps_reply(seq) {
+            self.reply_blocks[seq] = reply_block(&spelled(&parts));
+        }
+        parts
+    }
+
+    /// What an engine is given of it: runs if it never looks at tokens.
+    fn prompt(&self, parts: &[Part]) -> Prompt {
+        if self.sends_runs {
+            let runs = parts.iter().map(|Part { block, tokens, .. }| Run { block: *block, tokens: *tokens });
+            return runs.collect::<Arc<[Run]>>().into();
+        }
+        Arc::<[Token]>::from(spelled(parts)).into()
     }
 
     fn look_up(&self, view: PromptView<'_>) -> PlanMatches {
@@ -123,11 +159,6 @@ impl World {
             prefill: of(self.scopes.prefill, Role::Prefill),
             decode: of(self.scopes.decode, Role::Decode),
         }
-    }
-
-    /// As live: the prefix group is the routing key.
-    fn routing_key(&self, seq: usize) -> Option<String> {
-        self.requests[seq].group.map(|group| group.to_string())
     }
 
     fn question<'a>(
@@ -176,7 +207,7 @@ impl World {
     }
 
     /// Sends both legs at once.
-    fn send(&mut self, now_ns: u64, seq: usize, attempt: u32, plan: &Plan, prompt: &Arc<[Token]>) {
+    fn send(&mut self, now_ns: u64, seq: usize, attempt: u32, plan: &Plan, prompt: &Prompt) {
         let id = name(seq, attempt);
         let (room, told) = match &plan.prefill {
             Some(prefill) => self.rooms(id, prefill, &plan.decode),
@@ -187,7 +218,7 @@ impl World {
             let late_ns = self.dice.leg_late_ns(self.hosts[host].role, id);
             let leg = Leg { id, host, rank, room: told };
             let at_ns = now_ns + self.hop_ns + self.overhead_ns + late_ns;
-            self.clock.at(at_ns, Event::Submit(leg, Arc::clone(prompt)));
+            self.clock.at(at_ns, Event::Submit(leg, prompt.clone()));
         }
         if let Some(limit_ns) = self.first_byte_ns {
             self.clock.at(now_ns + limit_ns, Event::Silent(id));
@@ -225,11 +256,20 @@ impl World {
 
     /// Whether somebody could have a request who was not tried.
     pub(super) fn is_anybody_left(&self, now_ns: u64, seq: usize, tried: &[WorkerId]) -> bool {
-        let key = self.routing_key(seq);
+        let key = self.requests[seq].routing_key();
         let request = self.question(seq, PromptView::Unreadable, key.as_deref(), tried);
         match self.router.propose_plan(now_ns, &request, &PlanMatches::default()) {
             Ok(_) | Err(NoPlan { why: Unroutable::DispatchLimit, .. }) => true,
             Err(_) => false,
         }
     }
+}
+
+/// The tokens of a prompt that is made of these.
+fn spelled(parts: &[Part]) -> Vec<Token> {
+    let mut tokens = Vec::with_capacity(parts.iter().map(|part| part.tokens as usize).sum());
+    for Part { block, tokens: count, .. } in parts {
+        extend_with_block(&mut tokens, *block, 0..*count);
+    }
+    tokens
 }

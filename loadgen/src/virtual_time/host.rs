@@ -5,14 +5,17 @@ use std::collections::BTreeSet;
 use router_core::ids::WorkerId;
 use router_core::{LoadReport, Role};
 use simworker_core::Ranks;
-use simworker_core::{ConfigError, EngineRole, RequestId};
+use simworker_core::{ConfigError, EngineConfig, EngineRole, RequestId};
 
+use crate::run::EngineSample;
 use crate::scenario::Fleet;
 
 /// One worker: the engines of its ranks, and what its front end knows.
 pub(super) struct Host {
     pub(super) role: EngineRole,
     pub(super) ranks: Ranks,
+    /// Whether its engines never look at tokens.
+    pub(super) names_pages: bool,
     /// The earliest wake-up already on the heap.
     pub(super) wake_ns: Option<u64>,
     /// Whether it is there at all.
@@ -22,10 +25,21 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// A cold worker.
-    pub(super) fn new(fleet: &Fleet, role: EngineRole) -> Result<Self, ConfigError> {
-        let ranks = Ranks::new(fleet.engine_config(role), fleet.ranks.of(role))?;
-        Ok(Self { role, ranks, wake_ns: None, up: true, inside: BTreeSet::new() })
+    /// A cold worker whose steps take `slowness` times as long as they should. If `prompts_are_runs`, it is never given tokens.
+    pub(super) fn new(
+        fleet: &Fleet,
+        role: EngineRole,
+        slowness: f64,
+        prompts_are_runs: bool,
+    ) -> Result<Self, ConfigError> {
+        let config = EngineConfig { prompts_are_runs, ..fleet.engine_config(role) };
+        let names_pages = config.names_pages();
+        let mut ranks = Ranks::new(config, fleet.ranks.of(role))?;
+        if slowness != 1.0 {
+            // It has nothing to do yet, and so nothing to say.
+            ranks.set_pace_factor(0, slowness, &mut Vec::new());
+        }
+        Ok(Self { role, ranks, names_pages, wake_ns: None, up: true, inside: BTreeSet::new() })
     }
 
     /// The load that it reports: of one rank, or of all of them as the router adds them up.
@@ -40,6 +54,23 @@ impl Host {
             sum.token_usage += loads.token_usage;
         }
         LoadReport { token_usage: sum.token_usage / count, ..sum }
+    }
+
+    /// What it holds, as its last event has left it; nothing while it is not there.
+    pub(super) fn sample(&self) -> EngineSample {
+        let ranks = || 0..self.ranks.size();
+        let evicted_tokens = ranks().map(|rank| self.ranks.totals(rank).evicted_tokens).sum();
+        if !self.up {
+            return EngineSample { evicted_tokens, ..EngineSample::default() };
+        }
+        let (mut queued_tokens, mut free, mut all) = (0, 0, 0);
+        for loads in ranks().map(|rank| self.ranks.loads(rank)) {
+            queued_tokens += loads.waiting_uncached_tokens;
+            free += loads.free_tokens;
+            all += loads.max_total_tokens;
+        }
+        let fill = 1.0 - free as f64 / all.max(1) as f64;
+        EngineSample { in_flight: self.inside.len() as u32, queued_tokens, fill, evicted_tokens }
     }
 }
 

@@ -46,8 +46,14 @@ pub fn run(cell: &Cell, seed: u64, progress: &mut dyn FnMut(u64)) -> Result<Run,
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod growth_tests;
+#[cfg(test)]
+mod look_tests;
+#[cfg(test)]
 mod mishap_tests;
 #[cfg(test)]
 mod pair_tests;
+#[cfg(test)]
+mod session_tests;
 #[cfg(test)]
 mod testing;

@@ -1,9 +1,9 @@
 //! A worker dies with all that it holds, and comes back with a cold cache; another one is drained.
 
-use router_core::Cause;
+use router_core::{Cause, WorkerSpec};
 use simworker_core::{EngineRole, HandoffFault};
 
-use super::host::Host;
+use super::host::{Addresses, Host, role_at_router};
 use super::shell::LegEnd;
 use super::world::{Event, World};
 use crate::scenario::{Faults, Outage};
@@ -33,6 +33,18 @@ impl World {
                 self.clock.in_background(at_ns, Event::Drained(host));
             }
         }
+    }
+
+    /// Workers come that the router has not known. As live: it hears of them at once, and gives them requests when a probe has
+    /// been answered.
+    pub(super) fn join(&mut self, now_ns: u64, host: usize) {
+        self.hosts[host].up = true;
+        for (_, rank) in self.addresses.of_host(host) {
+            let role = role_at_router(self.hosts[host].role);
+            let spec = WorkerSpec { url: Addresses::url(host, rank), model: None, role };
+            self.router.register_worker(now_ns, spec);
+        }
+        self.clock.in_background(now_ns + NOTICED_AFTER_NS, Event::Noticed { host, up: true });
     }
 
     /// The router gives a worker nothing new; what it has goes on.
@@ -71,7 +83,9 @@ impl World {
     pub(super) fn bring_back(&mut self, now_ns: u64, host: usize) {
         let role = self.hosts[host].role;
         // Its configuration has made a worker before.
-        if let Ok(cold) = Host::new(&self.fleet, role) {
+        if let Ok(cold) =
+            Host::new(&self.fleet, role, self.dice.slowness(host as u32), !self.chain.keeps_any())
+        {
             self.hosts[host] = cold;
         }
         self.note_outage(host, ["prefill back", "decode back"]);

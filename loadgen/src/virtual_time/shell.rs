@@ -9,6 +9,7 @@ use super::wire::Answer;
 use super::world::{Event, World};
 use crate::run::CLIENT_LEFT;
 use crate::workload::Pacing;
+use crate::workload::chain::{self, Followers};
 
 /// Names of legs keep the place of their request in so many bits, and the number of the attempt above them.
 const SEQ_BITS: u32 = 40;
@@ -270,7 +271,24 @@ impl World {
         record.status = answer.status;
         record.error = answer.error;
         self.finished += 1;
-        if matches!(self.pacing, Pacing::Closed { .. }) {
+        self.go_on(now_ns, seq);
+    }
+
+    /// Lets those go on that waited for a request, or tells them that they never will.
+    fn go_on(&mut self, now_ns: u64, seq: usize) {
+        let Followers { freed, lost, session_ended } = self.chain.ended(seq, self.records[seq].succeeded());
+        for follower in freed {
+            let think_ns = self.requests[follower].after.as_ref().map_or(0, |after| after.think_ns);
+            self.clock.at(now_ns.saturating_add(think_ns), Event::Arrive(follower));
+        }
+        for follower in lost {
+            let error = chain::never_sent(&self.records[seq]).to_owned();
+            let record = &mut self.records[follower];
+            (record.intended_ns, record.sent_ns, record.last_ns) = (now_ns, now_ns, now_ns);
+            record.error = error;
+            self.finished += 1;
+        }
+        if session_ended && matches!(self.pacing, Pacing::Closed { .. }) {
             self.schedule_arrival(now_ns);
         }
     }

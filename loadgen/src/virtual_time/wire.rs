@@ -1,11 +1,8 @@
 //! What reaches the workers, and what they say: legs and aborts from the router, KV from one worker to another.
 
-use std::sync::Arc;
-
-use protocol::tokenizer::Token;
 use router_core::Cause;
 use simworker_core::{
-    EngineRole, Event as EngineEvent, FinishReason, HandoffFault, Refusal, RequestId, Submit,
+    EngineRole, Event as EngineEvent, FinishReason, HandoffFault, Prompt, Refusal, RequestId, Submit,
 };
 
 use super::dice::{Crossing, Mood};
@@ -63,7 +60,7 @@ impl Answer {
 }
 
 impl World {
-    pub(super) fn submit(&mut self, now_ns: u64, leg: Leg, prompt: Arc<[Token]>) {
+    pub(super) fn submit(&mut self, now_ns: u64, leg: Leg, prompt: Prompt) {
         let Leg { id, host, rank, room } = leg;
         // The router has closed the connection before the worker had read the request.
         if !self.is_open(id, host) {
@@ -88,7 +85,7 @@ impl World {
             None => {}
         }
         let output_tokens = self.requests[seq_of(id)].output_tokens;
-        let submit = Submit { room, ..Submit::new(id, prompt, output_tokens) };
+        let submit = Submit { room, ..Submit::of_prompt(id, prompt, output_tokens) };
         let prompt_tokens = submit.prompt.len() as u64;
         self.hosts[host].inside.insert(id);
         let mut events = std::mem::take(&mut self.events);
@@ -157,7 +154,7 @@ impl World {
         self.dice.note(match (self.hosts[host].role, fault) {
             (EngineRole::Prefill, _) if is_computed => "prefill failed in flight",
             (EngineRole::Prefill, _) => "prefill failed before",
-            (_, HandoffFault::PeerLost) => "decode lost its peer",
+            (_, HandoffFault::PeerLost | HandoffFault::Unreached) => "decode lost its peer",
             (_, HandoffFault::Transfer) => "decode failed",
         });
     }

@@ -4,17 +4,15 @@
 //! reaches the workers and what they say, `outage` how one dies and comes back, `monitor` what happens beside requests.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use hdrhistogram::Histogram;
 use protocol::record::RequestRecord;
-use protocol::tokenizer::Token;
 use router_core::index::PrefixIndex;
 use router_core::{
-    BreakerConfig, LoadReport, PairPreference, Policies, RetryBudget, RetryConfig, Role, Router,
-    RouterConfig, Scopes, WorkerSpec,
+    BreakerConfig, LoadReport, PairPreference, Part, Policies, RetryBudget, RetryConfig, Role, Router,
+    RouterConfig, Scopes, WarmUp, WorkerSpec,
 };
-use simworker_core::{Event as EngineEvent, HandoffFault, RequestId};
+use simworker_core::{Event as EngineEvent, HandoffFault, Prompt, RequestId};
 
 use super::VirtualError;
 use super::clock::Clock;
@@ -22,12 +20,16 @@ use super::dice::Dice;
 use super::host::{Addresses, Host, role_at_router};
 use super::shell::{Job, LegEnd};
 use super::wire::Handover;
-use crate::run::Run;
+use crate::run::{Reach, Recorder, Run};
 use crate::scenario::{Cell, Faults, Fleet, Scenario};
+use crate::workload::chain::Chain;
 use crate::workload::{Pacing, Plan, PlannedRequest};
 
 /// Finished requests between two calls of the progress function.
 const PROGRESS_EVERY: u64 = 256;
+
+/// The router's own defaults of `--worker-warmup-secs` and `--worker-warmup-share`.
+const WARM_UP: WarmUp = WarmUp { duration_ns: 60_000_000_000, share: 1.0 };
 
 /// What can happen, in the words of the one it happens to.
 #[derive(Debug)]
@@ -43,7 +45,7 @@ pub(super) enum Event {
     /// The time is up of an attempt that waits for the end of a decode stream.
     Overdue { seq: usize, attempt: u32 },
     /// A leg reaches its worker's scheduler.
-    Submit(Leg, Arc<[Token]>),
+    Submit(Leg, Prompt),
     /// A leg's connection is closed by the router.
     Abort { host: usize, id: RequestId },
     /// A worker's deadline.
@@ -76,6 +78,8 @@ pub(super) enum Event {
     Lost { host: usize, back_after_ns: Option<u64> },
     /// A worker is back.
     Back(usize),
+    /// A worker comes that the router has not known.
+    Joins(usize),
     /// The router's probes find out how a worker is.
     Noticed { host: usize, up: bool },
 }
@@ -108,6 +112,10 @@ pub(super) struct World {
     pub(super) requests: Vec<PlannedRequest>,
     pub(super) pacing: Pacing,
     next_arrival: usize,
+    /// Which requests wait for which.
+    pub(super) chain: Chain,
+    /// The names of the replies that others hold, by `seq`; empty where nobody holds any.
+    pub(super) reply_blocks: Vec<u64>,
     /// The requests that have arrived and not ended.
     pub(super) jobs: Vec<Option<Box<Job>>>,
     /// Those of them that wait for the end of a decode stream.
@@ -119,12 +127,17 @@ pub(super) struct World {
     /// Legs that a worker has ended without having them; there must be none.
     pub(super) ended_twice: u64,
     pub(super) itl_ns: Histogram<u64>,
+    recorder: Recorder,
     pub(super) hop_ns: u64,
     /// How long the router waits for a first byte.
     pub(super) first_byte_ns: Option<u64>,
     pub(super) overhead_ns: u64,
     /// Scratch for engine events.
     pub(super) events: Vec<EngineEvent>,
+    /// Scratch for what a prompt is made of.
+    pub(super) parts: Vec<Part>,
+    /// The engines tell pages apart by names, so they are given runs and never tokens.
+    pub(super) sends_runs: bool,
 }
 
 impl World {
@@ -132,10 +145,15 @@ impl World {
     pub(super) fn new(cell: &Cell, seed: u64, plan: Plan) -> Result<Self, VirtualError> {
         let fleet = cell.scenario.fleet.clone();
         let addresses = Addresses::new(&fleet, cell.scenario.routing.dp_aware);
-        let hosts: Vec<Host> =
-            fleet.worker_roles().map(|role| Host::new(&fleet, role)).collect::<Result<_, _>>()?;
+        let faults = &cell.scenario.faults;
+        let chain = Chain::new(&plan.requests);
+        let prompts_are_runs = !chain.keeps_any();
+        let host = |(place, role)| Host::new(&fleet, role, faults.slowness(place), prompts_are_runs);
+        let mut hosts: Vec<Host> = (0..).zip(fleet.worker_roles()).map(host).collect::<Result<_, _>>()?;
+        let known = fleet.known_at_first() as usize;
+        hosts.iter_mut().skip(known).for_each(|host| host.up = false);
         let mut router = Router::new(router_config(cell, seed)?)?;
-        for (host, rank) in addresses.all() {
+        for (host, rank) in addresses.all().take_while(|(host, _)| *host < known) {
             let role = role_at_router(hosts[host].role);
             router.add_worker(0, WorkerSpec { url: Addresses::url(host, rank), model: None, role });
         }
@@ -147,7 +165,6 @@ impl World {
             scopes: router.scopes(None).unwrap_or_default(),
             router,
             addresses,
-            hosts,
             handovers: BTreeMap::new(),
             dice: Dice::new(cell.scenario.faults.clone(), seed),
             budget: RetryBudget::new(retry.budget_percent, retry.budget_floor),
@@ -161,17 +178,23 @@ impl World {
                 .iter()
                 .map(|r| RequestRecord::sent(r.seq, r.group, r.at_ns, r.at_ns))
                 .collect(),
+            recorder: Recorder::new(fleet.workers, plan.requests.iter().map(|r| r.at_ns).max().unwrap_or(0)),
             requests: plan.requests,
             pacing: plan.pacing,
             next_arrival: 0,
+            reply_blocks: vec![0; chain.places()],
+            chain,
             finished: 0,
             ended_twice: 0,
             itl_ns: crate::run::latency_histogram(),
             hop_ns: fleet.network_ns,
             first_byte_ns: cell.scenario.routing.first_byte_ns,
             overhead_ns: fleet.request_overhead_ns,
+            sends_runs: hosts.iter().all(|host| host.names_pages),
+            hosts,
             fleet,
             events: Vec::new(),
+            parts: Vec::new(),
         };
         world.start(&cell.scenario.faults);
         Ok(world)
@@ -180,6 +203,11 @@ impl World {
     fn start(&mut self, faults: &Faults) {
         self.start_monitor();
         self.plan_outages(faults);
+        if let Some(joining) = self.fleet.joining {
+            for host in self.fleet.known_at_first()..self.fleet.workers {
+                self.clock.in_background(joining.at_ns, Event::Joins(host as usize));
+            }
+        }
         let at_once = match self.pacing {
             Pacing::Open => 1,
             Pacing::Closed { concurrency } => concurrency as usize,
@@ -189,9 +217,12 @@ impl World {
         }
     }
 
-    /// Puts the next planned request on the heap. Open loop: at its own time. Closed loop: now.
+    /// Puts the next planned request that waits for no other on the heap. Open loop: at its own time. Closed loop: now.
     pub(super) fn schedule_arrival(&mut self, now_ns: u64) {
-        let seq = self.next_arrival;
+        let waiting = self.requests.get(self.next_arrival..).unwrap_or_default();
+        let skipped = waiting.iter().take_while(|request| request.after.is_some()).count();
+        let seq = self.next_arrival + skipped;
+        self.next_arrival = seq;
         let Some(request) = self.requests.get(seq) else { return };
         self.next_arrival += 1;
         let at_ns = match self.pacing {
@@ -220,6 +251,9 @@ impl World {
     /// Plays what comes next and says when that was; `None` when nothing is left.
     pub(super) fn step(&mut self) -> Option<u64> {
         let (now_ns, event) = self.clock.next()?;
+        if self.recorder.is_due(now_ns) {
+            self.recorder.take(now_ns, |host| self.hosts[host].sample());
+        }
         self.handle(now_ns, event);
         self.arm_router();
         Some(now_ns)
@@ -251,13 +285,17 @@ impl World {
             Event::RouterTick => self.router_tick(now_ns),
             Event::Lost { host, back_after_ns } => self.lose(now_ns, host, back_after_ns),
             Event::Back(host) => self.bring_back(now_ns, host),
+            Event::Joins(host) => self.join(now_ns, host),
             Event::Noticed { host, up } => self.notice(now_ns, host, up),
         }
     }
 
     /// The results.
     pub(super) fn finish(self, cell: &Cell, seed: u64) -> Run {
-        Run::of(cell, seed, self.records, self.itl_ns)
+        let mut run = Run::of(cell, seed, self.records, self.itl_ns);
+        run.engines = self.recorder.finish(|host| self.hosts[host].sample());
+        run.reach = Reach::of(&self.fleet, &self.requests, &run.records);
+        run
     }
 }
 
@@ -277,6 +315,7 @@ fn router_config(cell: &Cell, seed: u64) -> Result<RouterConfig, VirtualError> {
             ..PairPreference::default()
         },
         breaker: faults.any().then(BreakerConfig::default),
+        warm_up: Some(WARM_UP),
         ..RouterConfig::new(cell.policy.clone(), seed)
     })
 }

@@ -3,62 +3,70 @@
 use protocol::tokenizer::mix;
 
 use super::draws::{Component, stream, unit};
-use super::trace::{BLOCK_TOKENS, Row};
-use super::{Prompt, Segment};
+use super::{After, Prompt, Segment, rounds};
 use crate::scenario::TraceReplay;
+use crate::trace::{ROUNDING_NS, Row, Trace};
 
 /// Keeps the blocks of traces apart from generated ones.
 const HASH_ID: u64 = 0x4841_5348;
+/// Keeps what only one row says apart from the blocks of traces.
+const OWN: u64 = 0x004F_574E;
 
-/// Stamps that lie no further apart than this are one stamp, written by a clock that rounds.
-const ROUNDING_NS: u64 = 2_000_000;
-/// Steps finer than this are taken for a clock's resolution, not for a grid.
-const FINEST_GRID_NS: f64 = 20e6;
-
-/// The prompts, in the order of the file. A hash id is the same block in every run: content is the trace's, not the
-/// seed's.
+/// The prompts, in the order of the file, round by round. A hash id is the same block in every run: content is the trace's,
+/// not the seed's.
 pub(super) fn prompts(workload: &TraceReplay) -> Vec<Prompt> {
-    workload.trace.rows.iter().map(prompt).collect()
+    let trace = &workload.trace;
+    let rows = trace.rows.len() as u32;
+    let mut prompts = Vec::with_capacity(workload.requests() as usize);
+    for round in 0..workload.repeat.rounds {
+        let salt = rounds::salt(workload.repeat, round);
+        let of_row = |(at, row)| prompt(at, row, trace, Round { first: round * rows, salt });
+        prompts.extend((0..).zip(&trace.rows).map(of_row));
+    }
+    prompts
 }
 
-fn prompt(row: &Row) -> Prompt {
-    let block = |(at, id): (u32, &u64)| Segment {
-        block: mix(id ^ mix(HASH_ID)),
-        tokens: (row.input_tokens - at * BLOCK_TOKENS).min(BLOCK_TOKENS),
+/// One of the times that a trace is played.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    /// Place of its first request.
+    first: u32,
+    /// What its contents are told from those of other rounds by.
+    salt: u64,
+}
+
+/// The prompt of the row at a place of the trace. What has no hash id is said by this row alone. Where the trace has no times, a
+/// turn waits for the one before it.
+fn prompt(at: u64, row: &Row, trace: &Trace, round: Round) -> Prompt {
+    let block_tokens = trace.block_tokens;
+    let shared = |(at, id): (u32, &u64)| Segment::Text {
+        block: mix(id ^ mix(HASH_ID ^ round.salt)),
+        tokens: (row.input_tokens - at * block_tokens).min(block_tokens),
     };
+    let named = (row.blocks.len() as u64 * u64::from(block_tokens)).min(u64::from(row.input_tokens)) as u32;
+    let rest = row.input_tokens - named;
+    let own = Segment::Text { block: mix(at ^ mix(OWN ^ round.salt)), tokens: rest };
     Prompt {
         group: None,
-        segments: (0..).zip(&row.blocks).map(block).collect(),
+        session: row.session.map(|session| session ^ round.salt),
+        after: row
+            .parent
+            .filter(|_| !trace.timed)
+            .map(|parent| After { seqs: [parent + round.first].into(), think_ns: row.think_ns.unwrap_or(0) }),
+        segments: (0..).zip(&row.blocks).map(shared).chain((rest > 0).then_some(own)).collect(),
         output_tokens: row.output_tokens,
     }
 }
 
 /// When each row is sent, in nanoseconds since the first; ascending, so rows keep the order of the file.
-pub(super) fn stamps_ns(workload: &TraceReplay, seed: u64) -> Vec<u64> {
-    let mut at_ns: Vec<u64> = workload.trace.rows.iter().map(|row| row.at_ns).collect();
+pub(crate) fn stamps_ns(workload: &TraceReplay, seed: u64) -> Vec<u64> {
+    let recorded: Vec<u64> = workload.trace.rows.iter().map(|row| row.at_ns).collect();
+    let mut at_ns = rounds::stamps_ns(recorded, workload.repeat, workload.grid_ns);
     if let Some(step_ns) = workload.grid_ns {
         spread(&mut at_ns, step_ns, seed);
     }
     let first_ns = at_ns.first().copied().unwrap_or(0);
     at_ns.iter().map(|at| ((at - first_ns) as f64 / workload.speedup).round() as u64).collect()
-}
-
-/// The step of the clock that wrote the stamps, if it is a coarse one: nearly all gaps between different stamps are
-/// multiples of it, give or take two milliseconds.
-pub(super) fn grid_ns(at_ns: &[u64]) -> Option<u64> {
-    let gaps: Vec<f64> = at_ns
-        .windows(2)
-        .map(|w| w[1] - w[0])
-        .filter(|gap| *gap > ROUNDING_NS)
-        .map(|gap| gap as f64)
-        .collect();
-    let finest = gaps.iter().copied().min_by(f64::total_cmp).filter(|gap| *gap >= FINEST_GRID_NS)?;
-    // The finest gap may have been rounded; the mean over all steps is not.
-    let steps: f64 = gaps.iter().map(|gap| (gap / finest).round()).sum();
-    let step = gaps.iter().sum::<f64>() / steps;
-    let off_grid = |gap: &&f64| ((*gap / step).round() * step - **gap).abs() > ROUNDING_NS as f64;
-    let misfits = gaps.iter().filter(off_grid).count();
-    (misfits * 20 <= gaps.len()).then(|| (step / 1e6).round() as u64 * 1_000_000)
 }
 
 /// Spreads the rows of each step over it, evenly at random, keeping their order.
@@ -82,35 +90,112 @@ fn spread(at_ns: &mut [u64], step_ns: u64, seed: u64) {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::trace::Trace;
     use super::*;
-    use crate::scenario::Jitter;
+    use crate::scenario::{Jitter, Repeat};
+    use crate::trace::{Format, Grid};
 
     const MS: u64 = 1_000_000;
+    const FIRST: Round = Round { first: 0, salt: 0 };
 
     fn replay(at_ms: &[u64], speedup: f64, jitter: Jitter) -> TraceReplay {
-        let row = |at: &u64| Row { at_ns: at * MS, input_tokens: 1, output_tokens: 1, blocks: [1].into() };
-        let trace = Arc::new(Trace { rows: at_ms.iter().map(row).collect() });
-        let grid_ns = if jitter == Jitter::Grid { trace.grid_ns() } else { None };
-        TraceReplay { path: "t".into(), trace, speedup, jitter, grid_ns }
+        let row = |at: &u64| Row { at_ns: at * MS, input_tokens: 1, output_tokens: 1, ..Row::default() };
+        let rows: Vec<Row> = at_ms.iter().map(row).collect();
+        let grid: Grid = rows.iter().map(|row| row.at_ns).collect();
+        let grid_ns = if jitter == Jitter::Grid { grid.step_ns() } else { None };
+        let trace = Trace { rows, ..trace(512) };
+        TraceReplay {
+            path: "t".into(),
+            trace: Arc::new(trace),
+            speedup,
+            jitter,
+            grid_ns,
+            repeat: Repeat::NONE,
+        }
+    }
+
+    fn trace(block_tokens: u32) -> Trace {
+        Trace { rows: Vec::new(), block_tokens, format: Format::Mooncake, timed: true, skipped: 0 }
+    }
+
+    fn row(input_tokens: u32, blocks: &[u64]) -> Row {
+        Row { input_tokens, output_tokens: 3, blocks: blocks.into(), ..Row::default() }
+    }
+
+    fn blocks(prompt: &Prompt) -> Vec<u64> {
+        let block = |s: &Segment| match s {
+            Segment::Text { block, .. } => *block,
+            Segment::Reply { .. } => panic!("a recorded prompt"),
+        };
+        prompt.segments.iter().map(block).collect()
+    }
+
+    fn lengths(prompt: &Prompt) -> Vec<u32> {
+        prompt.segments.iter().map(|s| s.tokens()).collect()
     }
 
     #[test]
     fn a_hash_id_is_one_block_and_the_last_is_cut() {
-        let row = |input_tokens, blocks: &[u64]| Row {
-            at_ns: 0,
-            input_tokens,
-            output_tokens: 3,
-            blocks: blocks.into(),
-        };
-        let (a, b) = (prompt(&row(1100, &[0, 1, 2])), prompt(&row(1536, &[0, 1, 2])));
-        let lengths = |p: &Prompt| p.segments.iter().map(|s| s.tokens).collect::<Vec<_>>();
-        let blocks = |p: &Prompt| p.segments.iter().map(|s| s.block).collect::<Vec<_>>();
+        let trace = trace(512);
+        let of = |at, row| prompt(at, row, &trace, FIRST);
+        let (a, b) = (of(0, &row(1100, &[0, 1, 2])), of(1, &row(1536, &[0, 1, 2])));
         assert_eq!(lengths(&a), [512, 512, 76]);
         assert_eq!(lengths(&b), [512, 512, 512]);
         assert_eq!(blocks(&a), blocks(&b));
-        assert_ne!(a.segments[0].block, a.segments[1].block);
+        assert_ne!(blocks(&a)[0], blocks(&a)[1]);
         assert_eq!(a.output_tokens, 3);
+        assert_eq!(
+            lengths(&prompt(0, &row(40, &[7, 8, 9]), &Trace { block_tokens: 16, ..trace }, FIRST)),
+            [16, 16, 8],
+            "blocks as large as the trace's"
+        );
+    }
+
+    #[test]
+    fn what_has_no_hash_id_is_content_of_its_own() {
+        let two = |row: Row, trace: &Trace| [prompt(0, &row, trace, FIRST), prompt(1, &row, trace, FIRST)];
+        let [a, b] = two(row(1100, &[]), &trace(512));
+        assert_eq!(lengths(&a), [1100]);
+        assert_ne!(blocks(&a), blocks(&b));
+        let [a, b] = two(row(150, &[4, 5]), &trace(64));
+        assert_eq!(lengths(&a), [64, 64, 22]);
+        assert_eq!(blocks(&a)[..2], blocks(&b)[..2]);
+        assert_ne!(blocks(&a)[2], blocks(&b)[2]);
+    }
+
+    #[test]
+    fn turns_wait_for_each_other_where_there_are_no_times() {
+        let turn = Row { session: Some(7), parent: Some(3), think_ns: Some(5), ..row(10, &[]) };
+        let timed = prompt(4, &turn, &trace(512), FIRST);
+        assert_eq!((timed.session, timed.after), (Some(7), None), "recorded times are kept");
+        let untimed = prompt(4, &turn, &Trace { timed: false, ..trace(512) }, FIRST);
+        assert_eq!(untimed.after, Some(After { seqs: [3].into(), think_ns: 5 }));
+    }
+
+    #[test]
+    fn rounds_follow_each_other_and_share_content_only_if_told_so() {
+        let mut replay = replay(&[5, 15, 45], 2.0, Jitter::None);
+        let trace = Arc::get_mut(&mut replay.trace).expect("held once");
+        trace.rows.iter_mut().for_each(|row| row.blocks = [1].into());
+        let (firsts, at_ns) = (
+            |r: &TraceReplay| prompts(r).iter().map(|p| blocks(p)[0]).collect::<Vec<_>>(),
+            |r: &TraceReplay| stamps_ns(r, 1),
+        );
+        let once = (firsts(&replay), at_ns(&replay));
+        replay.repeat.rounds = 3;
+        let (own, at) = (firsts(&replay), at_ns(&replay));
+        assert_eq!(
+            (&own[..3], &at[..3]),
+            (&once.0[..], &once.1[..]),
+            "the first round is as without the others"
+        );
+        assert_eq!(at[3..6], [30 * MS, 35 * MS, 50 * MS], "a mean gap after the last one");
+        let mut different = own.clone();
+        different.sort_unstable();
+        different.dedup();
+        assert_eq!(different.len(), 3, "one block in each round");
+        replay.repeat.same_content = true;
+        assert!(firsts(&replay).iter().all(|block| *block == own[0]));
+        assert_eq!(at_ns(&replay), at);
     }
 
     #[test]
@@ -120,26 +205,6 @@ mod tests {
             [0, 10 * MS, 10 * MS, 40 * MS]
         );
         assert_eq!(stamps_ns(&replay(&[5, 15, 15, 45], 2.0, Jitter::None), 1), [0, 5 * MS, 5 * MS, 20 * MS]);
-    }
-
-    #[test]
-    fn grids_are_found_and_fine_clocks_are_none() {
-        let grid = |at_ms: &[u64]| grid_ns(&at_ms.iter().map(|at| at * MS).collect::<Vec<_>>());
-        assert_eq!(grid(&[0, 0, 3000, 6000, 6000, 9000]), Some(3000 * MS));
-        assert_eq!(
-            grid(&[0, 2999, 2999, 6000, 12_001, 15_000]).map(|g| g / MS),
-            Some(3000),
-            "give or take 1 ms"
-        );
-        assert_eq!(
-            grid(&[0, 3000, 6000, 6001, 9000, 21_000]).map(|g| g / MS),
-            Some(3000),
-            "one step, two stamps"
-        );
-        assert_eq!(grid(&[0, 40, 277, 471, 1000, 1123]), None, "a clock of 1 ms");
-        assert_eq!(grid(&[0, 1, 2, 3]), None);
-        assert_eq!(grid(&[7, 7, 7]), None);
-        assert_eq!(grid(&[]), None);
     }
 
     #[test]

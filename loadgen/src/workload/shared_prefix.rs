@@ -1,9 +1,8 @@
 //! The shared-prefix workload: groups of prompts that begin alike.
 
-use protocol::tokenizer::mix;
-
+use super::amounts::Amounts;
 use super::draws::{Component, Weighted, shuffle, stream, unit};
-use super::{Prompt, Segment};
+use super::{Prompt, Segment, block};
 use crate::scenario::{MatchRatio, Order, Popularity, SharedPrefix};
 
 /// Salts that keep the blocks of prefixes and of questions apart.
@@ -21,34 +20,51 @@ struct Place {
 /// The prompts of a run, in the order in which they are sent.
 pub(super) fn prompts(workload: &SharedPrefix, seed: u64) -> Vec<Prompt> {
     let prefix_tokens = prefix_tokens(workload, seed);
-    let total = workload.system_tokens + workload.question_tokens;
+    let questions = Amounts::new(&workload.question_tokens, seed, Component::Question);
+    let outputs = Amounts::new(&workload.output_tokens, seed, Component::Output);
     let prompt = |place: Place| {
-        let shared = prefix_tokens[place.group as usize];
-        let prefix = Segment { block: block(seed, PREFIX, u64::from(place.group)), tokens: shared };
+        let Prefix { tokens, moved } = prefix_tokens[place.group as usize];
+        let prefix = Segment::Text { block: block(seed, PREFIX, u64::from(place.group)), tokens };
         let own = u64::from(place.group) << 32 | u64::from(place.number);
-        let question = Segment { block: block(seed, QUESTION, own), tokens: total - shared };
+        // Where the prefix is a share of the prompt, the question is what is left.
+        let tokens = (i64::from(questions.tokens(own)) + moved) as u32;
+        let question = Segment::Text { block: block(seed, QUESTION, own), tokens };
         Prompt {
             group: Some(place.group),
-            segments: [prefix, question].into_iter().filter(|segment| segment.tokens > 0).collect(),
-            output_tokens: workload.output_tokens,
+            session: None,
+            segments: [prefix, question].into_iter().filter(|segment| segment.tokens() > 0).collect(),
+            output_tokens: outputs.tokens(own),
+            after: None,
         }
     };
     places(workload, seed).into_iter().map(prompt).collect()
 }
 
-fn block(seed: u64, salt: u64, index: u64) -> u64 {
-    mix(mix(seed ^ mix(salt)) ^ index)
+/// What a group shares.
+#[derive(Debug, Clone, Copy)]
+struct Prefix {
+    tokens: u32,
+    /// By how many tokens its questions are longer than the scenario says.
+    moved: i64,
 }
 
 /// How many tokens each group shares.
-fn prefix_tokens(workload: &SharedPrefix, seed: u64) -> Vec<u32> {
-    let total = workload.system_tokens + workload.question_tokens;
+fn prefix_tokens(workload: &SharedPrefix, seed: u64) -> Vec<Prefix> {
+    let systems = Amounts::new(&workload.system_tokens, seed, Component::System);
+    let system = |group: u32| systems.tokens(u64::from(group));
     match workload.match_ratio {
-        MatchRatio::Full => vec![workload.system_tokens; workload.groups as usize],
+        MatchRatio::Full => {
+            (0..workload.groups).map(|group| Prefix { tokens: system(group), moved: 0 }).collect()
+        }
         MatchRatio::Uniform { low, high } => {
+            let question = workload.question_tokens.bounds().0 as f64;
             let mut draws = stream(seed, Component::MatchRatio);
-            let mut drawn = || ((low + (high - low) * unit(&mut draws)) * f64::from(total)).round() as u32;
-            (0..workload.groups).map(|_| drawn()).collect()
+            let mut drawn = |group: u32| {
+                let total = f64::from(system(group)) + question;
+                let tokens = ((low + (high - low) * unit(&mut draws)) * total).round() as u32;
+                Prefix { tokens, moved: i64::from(system(group)) - i64::from(tokens) }
+            };
+            (0..workload.groups).map(&mut drawn).collect()
         }
     }
 }
@@ -85,17 +101,26 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
+    use crate::scenario::Spread;
 
     fn workload() -> SharedPrefix {
         SharedPrefix {
             groups: 64,
             prompts_per_group: 16,
-            system_tokens: 2135,
-            question_tokens: 136,
-            output_tokens: 256,
+            system_tokens: 2135.into(),
+            question_tokens: 136.into(),
+            output_tokens: 256.into(),
             order: Order::Shuffled,
             popularity: Popularity::Uniform,
             match_ratio: MatchRatio::Full,
+        }
+    }
+
+    /// The block of a segment of generated text.
+    fn name(segment: &Segment) -> u64 {
+        match segment {
+            Segment::Text { block, .. } => *block,
+            Segment::Reply { .. } => panic!("a prompt of its own"),
         }
     }
 
@@ -105,7 +130,7 @@ mod tests {
 
     /// Every prompt's content, whatever the order.
     fn content(prompts: &[Prompt]) -> BTreeSet<Vec<(u64, u32)>> {
-        let segments = |p: &Prompt| p.segments.iter().map(|s| (s.block, s.tokens)).collect();
+        let segments = |p: &Prompt| p.segments.iter().map(|s| (name(s), s.tokens())).collect();
         prompts.iter().map(segments).collect()
     }
 
@@ -115,12 +140,12 @@ mod tests {
         let mut prefixes: BTreeMap<u32, Vec<Segment>> = BTreeMap::new();
         for prompt in &prompts {
             let [prefix, question] = prompt.segments[..] else { panic!("{prompt:?}") };
-            assert_eq!((prefix.tokens, question.tokens, prompt.output_tokens), (2135, 136, 256));
+            assert_eq!((prefix.tokens(), question.tokens(), prompt.output_tokens), (2135, 136, 256));
             prefixes.entry(prompt.group.unwrap()).or_default().push(prefix);
         }
         assert_eq!(prefixes.len(), 64);
         assert!(prefixes.values().all(|p| p.len() == 16 && p.iter().all(|s| *s == p[0])));
-        let blocks: BTreeSet<u64> = prompts.iter().flat_map(|p| p.segments.iter().map(|s| s.block)).collect();
+        let blocks: BTreeSet<u64> = prompts.iter().flat_map(|p| p.segments.iter().map(name)).collect();
         assert_eq!(blocks.len(), 64 + 1024, "prefixes and questions are all different");
     }
 
@@ -176,9 +201,9 @@ mod tests {
         let workload = SharedPrefix { groups: 1000, prompts_per_group: 2, match_ratio, ..workload() };
         let mut ratios = Vec::new();
         for prompt in prompts(&workload, 1) {
-            let total: u32 = prompt.segments.iter().map(|s| s.tokens).sum();
+            let total: u32 = prompt.segments.iter().map(|s| s.tokens()).sum();
             assert_eq!(total, 2271);
-            ratios.push(f64::from(prompt.segments[0].tokens) / f64::from(total));
+            ratios.push(f64::from(prompt.segments[0].tokens()) / f64::from(total));
         }
         assert!(ratios.iter().all(|r| (0.0499..=0.9501).contains(r)));
         for (low, high) in [(0.05, 0.2), (0.2, 0.5), (0.5, 0.8), (0.8, 0.95)] {
@@ -189,7 +214,33 @@ mod tests {
 
     #[test]
     fn empty_parts_are_left_out() {
-        let workload = SharedPrefix { system_tokens: 0, ..workload() };
+        let workload = SharedPrefix { system_tokens: 0.into(), ..workload() };
         assert!(prompts(&workload, 1).iter().all(|prompt| prompt.segments.len() == 1));
+    }
+
+    #[test]
+    fn drawn_lengths_belong_to_their_group_and_their_prompt() {
+        let spread = |low, high| Spread::Uniform { low, high };
+        let drawn = SharedPrefix {
+            system_tokens: spread(1000, 3000),
+            question_tokens: spread(50, 150),
+            output_tokens: spread(10, 20),
+            ..workload()
+        };
+        let shuffled = prompts(&drawn, 1);
+        let mut prefixes: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+        for prompt in &shuffled {
+            prefixes.entry(prompt.group.unwrap()).or_default().insert(prompt.segments[0].tokens());
+            assert!(
+                (50..=150).contains(&prompt.segments[1].tokens())
+                    && (10..=20).contains(&prompt.output_tokens)
+            );
+        }
+        assert!(prefixes.values().all(|lengths| lengths.len() == 1), "one prefix, one length");
+        assert!(prefixes.values().collect::<BTreeSet<_>>().len() > 50, "groups differ");
+        let outputs: BTreeSet<u32> = shuffled.iter().map(|prompt| prompt.output_tokens).collect();
+        assert_eq!(outputs.len(), 11);
+        let grouped = prompts(&SharedPrefix { order: Order::Grouped, ..drawn }, 1);
+        assert_eq!(content(&shuffled), content(&grouped), "the order moves no length");
     }
 }

@@ -196,6 +196,7 @@ fn a_low_limit_on_open_files_is_raised() {
         bench.out().display()
     );
     let output = Command::new("sh").args(["-c", &command]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // On a busy machine such a burst may leave late, which is 4.
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!((&bench.runs()[0]["requests"], &bench.runs()[0]["failed"]), (&400.into(), &0.into()));
 }

@@ -28,6 +28,7 @@ first_byte_timeout = "5s"
 
 struct Row {
     sent_s: f64,
+    last_s: f64,
     worker: String,
     prefill_worker: String,
     status: String,
@@ -38,10 +39,11 @@ fn rows(bench: &Bench) -> Vec<Row> {
     let mut reader = csv::Reader::from_path(bench.out().join("requests.csv")).unwrap();
     let headers = reader.headers().unwrap().clone();
     let place = |name: &str| headers.iter().position(|header| header == name).unwrap();
-    let [sent, worker, prefill, status, error] =
-        ["sent_us", "worker", "prefill_worker", "status", "error"].map(place);
+    let [sent, last, worker, prefill, status, error] =
+        ["sent_us", "last_us", "worker", "prefill_worker", "status", "error"].map(place);
     let row = |row: csv::StringRecord| Row {
         sent_s: row[sent].parse::<f64>().unwrap() / 1e6,
+        last_s: row[last].parse::<f64>().unwrap() / 1e6,
         worker: row[worker].to_owned(),
         prefill_worker: row[prefill].to_owned(),
         status: row[status].to_owned(),
@@ -51,8 +53,12 @@ fn rows(bench: &Bench) -> Vec<Row> {
 }
 
 fn run(faults: &str) -> (Bench, Vec<Row>) {
+    run_text(&format!("{SCENARIO}{faults}"))
+}
+
+fn run_text(text: &str) -> (Bench, Vec<Row>) {
     let bench = Bench::new();
-    let path = bench.file("live_faults.toml", &format!("{SCENARIO}{faults}"));
+    let path = bench.file("live_faults.toml", text);
     let ended = bench.run(&[path.to_str().unwrap()]);
     assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
     let rows = rows(&bench);
@@ -89,4 +95,20 @@ fn legs_hand_offs_and_clients_fail_in_their_shares() {
     let run = &bench.runs()[0];
     assert_eq!(run["left"], left);
     assert_eq!(run["failed"].as_u64(), Some((80 - good - left) as u64));
+}
+
+#[test]
+fn a_worker_that_joins_gets_its_share_and_a_slow_one_is_slow() {
+    let fleet = "workers = 3\njoining = 1\njoin_at = \"2s\"";
+    let text = SCENARIO.replace("workers = 4\nprefill = 2", fleet) + "slow = [[1, 20.0]]";
+    let (_bench, rows) = run_text(&text);
+    assert!(rows.iter().all(|row| row.error.is_empty()));
+    let of = |from_s: f64, to_s: f64, worker: &'static str| {
+        rows.iter().filter(move |row| (from_s..to_s).contains(&row.sent_s) && row.worker == worker)
+    };
+    assert_eq!(of(0.0, 2.0, "2").count(), 0, "not yet there");
+    // With time for a machine that has much to do.
+    assert!(of(5.0, 8.0, "2").count() >= 5, "{} of 30", of(5.0, 8.0, "2").count());
+    let fastest = |worker| of(0.0, 8.0, worker).map(|row| row.last_s - row.sent_s).fold(f64::MAX, f64::min);
+    assert!(fastest("1") > 3.0 * fastest("0"), "{} {}", fastest("1"), fastest("0"));
 }

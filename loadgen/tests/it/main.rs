@@ -3,11 +3,17 @@
 
 mod closed_forms;
 mod exits;
+mod gate;
 mod live_faults;
 mod parity;
 mod program;
+mod replay;
 mod reproducible;
+mod schema;
+mod search;
 mod shipped;
 mod support;
+mod targets;
 mod trace_oracle;
+mod traces;
 mod winner;

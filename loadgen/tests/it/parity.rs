@@ -148,3 +148,56 @@ fn pairs_and_ranks_hit_live_what_they_hit_in_virtual_time() {
         }
     }
 }
+
+/// Sessions: the workload is put in.
+const SESSIONS: &str = r#"
+schema = 1
+name = "sessions"
+mode = "both"
+[workload]
+WORKLOAD
+[arrival]
+kind = "poisson"
+rate = 6.0
+[fleet]
+workers = 4
+preset = "h100-80g-llama3-8b"
+[router]
+policies = ["round_robin", "cache_aware", "consistent_hashing"]
+[live]
+stream_interval = 4
+"#;
+
+#[test]
+fn sessions_hit_live_what_they_hit_in_virtual_time() {
+    let chat = "kind = \"chat\"\nsessions = 30\nturns = { uniform = [2, 5] }\nquestion_tokens = { uniform = [100, 300] }\n\
+                output_tokens = { uniform = [20, 60] }\nthink = { uniform = [\"50ms\", \"300ms\"] }\nsystem_tokens = 300\n\
+                system_prompts = 3";
+    let agentic = "kind = \"agentic\"\nsessions = 24\nchildren = { uniform = [2, 4] }\nquestion_tokens = 800\n\
+                   output_tokens = 30\nchild_tokens = 100\nchild_output_tokens = 20\njoin_tokens = 60\n\
+                   think = { uniform = [\"50ms\", \"300ms\"] }\nsystem_tokens = 400";
+    for workload in [chat, agentic] {
+        let bench = Bench::new();
+        let scenario = bench.file("s.toml", &SESSIONS.replace("WORKLOAD", workload));
+        let ended = bench.run(&[scenario.to_str().unwrap()]);
+        // 4: a busy machine sent late. That moves times, which are not compared here.
+        assert!(matches!(ended.code, Some(0 | 4)), "{:?} {}{}", ended.code, ended.stdout, ended.stderr);
+        let (live, in_virtual): (Vec<_>, Vec<_>) =
+            bench.runs().into_iter().partition(|run| run["mode"] == "live");
+        assert_eq!((live.len(), in_virtual.len()), (3, 3));
+        for run in &live {
+            let policy = &run["policy"];
+            let twin = in_virtual.iter().find(|v| v["policy"] == *policy).unwrap();
+            let (hit, expected) = (figure(run, "hit_rate"), figure(twin, "hit_rate"));
+            // Which worker is next in turn depends on which answer came first.
+            let most = if policy == "round_robin" { 0.05 } else { 0.015 };
+            assert!((hit - expected).abs() <= most, "{policy}: live {hit:.4}, virtual {expected:.4}");
+            assert_eq!((&run["failed"], &twin["failed"]), (&0.into(), &0.into()), "{policy}");
+            for same in ["requests", "prompt_tokens"] {
+                assert_eq!(run[same], twin[same], "{policy}: the same requests, the same replies");
+            }
+        }
+        let hit = |policy: &str| figure(live.iter().find(|run| run["policy"] == policy).unwrap(), "hit_rate");
+        assert!(hit("consistent_hashing") > hit("round_robin") + 0.1, "sessions have a key, live too");
+    }
+}

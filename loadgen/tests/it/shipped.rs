@@ -1,26 +1,64 @@
 //! The scenarios of this repository keep what they claim, on the median of five seeds.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use crate::program::{Bench, shipped};
 
-#[test]
-fn the_asserts_of_every_scenario_hold_in_virtual_time() {
-    for name in [
-        "multi_prefix",
-        "multi_prefix_blog_fit",
-        "hot_prefix",
-        "threshold_sweep",
-        "mooncake",
-        "pd",
-        "pd_vs_regular",
-        "dp_aware",
-        "pd_faults",
-    ] {
+/// Marks flags that make a long scenario short.
+const SHORTER: &str = "# In tests with few requests: ";
+
+/// Every scenario of the folder, by name, with the flags that tests add.
+fn scenarios() -> BTreeMap<String, Vec<String>> {
+    let files = std::fs::read_dir(crate::support::root().join("scenarios")).unwrap();
+    let paths = files.map(|file| file.unwrap().path());
+    let scenario = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let shorter = text.lines().find_map(|line| line.strip_prefix(SHORTER)).unwrap_or_default();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        (name, shorter.split_whitespace().map(str::to_owned).collect())
+    };
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "toml")).map(scenario).collect()
+}
+
+/// Runs those scenarios of the folder whose place in the list is `part` modulo 3, in virtual time: on a machine of few cores
+/// three tests side by side are faster than one.
+fn hold(part: usize) {
+    let all = scenarios();
+    assert!(all.len() >= 20, "{all:?}");
+    for (name, shorter) in all.into_iter().skip(part).step_by(3) {
         let bench = Bench::new();
         let scenario = shipped(&format!("{name}.toml"));
-        let ended = bench.run(&[&scenario, "--mode", "virtual", "--seeds", "5"]);
+        let mut args = vec![scenario.as_str(), "--mode", "virtual", "--seeds", "5"];
+        args.extend(shorter.iter().map(String::as_str));
+        let ended = bench.run(&args);
         assert_eq!(ended.code, Some(0), "{name}: {}{}", ended.stdout, ended.stderr);
+    }
+}
+
+#[test]
+fn the_asserts_of_every_scenario_hold_in_virtual_time() {
+    hold(0);
+}
+
+#[test]
+fn the_asserts_of_every_scenario_hold_in_virtual_time_second_part() {
+    hold(1);
+}
+
+#[test]
+fn the_asserts_of_every_scenario_hold_in_virtual_time_third_part() {
+    hold(2);
+}
+
+#[test]
+fn every_scenario_claims_something_and_is_told_of() {
+    let readme = std::fs::read_to_string(crate::support::root().join("scenarios/README.md")).unwrap();
+    for name in scenarios().keys() {
+        let text = std::fs::read_to_string(shipped(&format!("{name}.toml"))).unwrap();
+        assert!(text.starts_with("# "), "{name}: what it shows");
+        assert!(text.contains("[[assert]]"), "{name}: what must hold");
+        assert!(readme.contains(&format!("| `{name}.toml` | ")), "{name}: its row in README.md");
     }
 }
 
@@ -58,4 +96,38 @@ fn the_balance_test_is_what_spreads_a_hot_prefix() {
     assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
     assert!(imbalance(&bench) >= 4.0);
     assert!(!reasons(&bench).contains_key("balance_test"));
+}
+
+/// How many requests each worker was sent by `cache_aware` between two moments of the run, in seconds.
+fn sent(bench: &Bench, workers: usize, from_s: f64, to_s: f64) -> Vec<usize> {
+    let mut reader = csv::Reader::from_path(bench.out().join("requests.csv")).unwrap();
+    let headers = reader.headers().unwrap().clone();
+    let [policy, worker, at] =
+        ["policy", "worker", "sent_us"].map(|name| headers.iter().position(|h| h == name).unwrap());
+    let mut sent = vec![0; workers];
+    for row in reader.records().map(Result::unwrap).filter(|row| &row[policy] == "cache_aware") {
+        let at_s = row[at].parse::<f64>().unwrap() / 1e6;
+        if let (true, Ok(worker)) = ((from_s..to_s).contains(&at_s), row[worker].parse::<usize>()) {
+            sent[worker] += 1;
+        }
+    }
+    sent
+}
+
+#[test]
+fn workers_that_join_or_return_get_work_again() {
+    for (name, places, gone, later) in [
+        ("scale_out", vec![6, 7], [0.0, 15.0], [25.0, 60.0]),
+        ("worker_loss", vec![0], [14.0, 70.0], [75.0, 160.0]),
+    ] {
+        let bench = Bench::new();
+        let ended = bench.run(&[&shipped(&format!("{name}.toml")), "--policy", "cache_aware"]);
+        assert_eq!(ended.code, Some(0), "{name}: {}{}", ended.stdout, ended.stderr);
+        let before = sent(&bench, 8, gone[0], gone[1]);
+        assert!(places.iter().all(|place| before[*place] == 0), "{name}: {before:?}");
+        let after = sent(&bench, 8, later[0], later[1]);
+        let all: usize = after.iter().sum();
+        // An eighth would be fair.
+        assert!(places.iter().all(|place| after[*place] * 16 >= all), "{name}: {after:?}");
+    }
 }

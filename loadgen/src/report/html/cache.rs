@@ -8,7 +8,7 @@ use super::super::best::is_best;
 use super::super::summary::hit_rate;
 use super::curves::Figure;
 use super::heat::{Map, map};
-use super::lines::{Line, ShareChart};
+use super::lines::{Axis, Chart, Line};
 use super::template::{fill, markup};
 use super::view::View;
 use crate::run::{Run, World};
@@ -56,6 +56,7 @@ fn over_time(view: &View<'_>, world: World) -> Option<Figure> {
             colour: view.colour(variant),
             bold: is_best(&view.variants, variant),
             points: windows(view.typical(variant)),
+            marks: Vec::new(),
         })
         .collect();
     let end = lines.iter().filter_map(|l| l.points.last()).map(|p| p.0).reduce(f64::max)?;
@@ -65,16 +66,19 @@ fn over_time(view: &View<'_>, world: World) -> Option<Figure> {
         let (first, last) = (line.points.first()?, line.points.last()?);
         Some(format!("{}: from {:.0} % to {:.0} %", view.name(variant), first.1 * 100.0, last.1 * 100.0))
     });
-    let chart = ShareChart {
+    let chart = Chart {
         id: format!("hit-{}", world.label()),
         title: &title,
         description: &format!("{}.", ends.collect::<Vec<_>>().join("; ")),
-        x_label: "time of arrival",
-        x_tick: |s| format!("{} s", super::super::format::trimmed(s, 2)),
-        x: 0.0..end.max(1e-3),
-        logarithmic: false,
-        y_label: "hit rate",
+        x: Axis {
+            label: "time of arrival",
+            tick: |s| format!("{} s", super::super::format::trimmed(s, 2)),
+            range: 0.0..end.max(1e-3),
+            logarithmic: false,
+        },
+        y: Axis::shares("hit rate"),
         guides: &[],
+        edge: Vec::new(),
         lines,
     };
     let note = format!("Each point is {size} requests in order of arrival. {}", view.caveat(world));

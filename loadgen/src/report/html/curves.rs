@@ -1,20 +1,24 @@
-//! How TTFT and the gaps between tokens are distributed: one curve per setting that is drawn.
+//! How TTFT, the gaps between tokens, TPOT and E2E are distributed: one curve per setting that is drawn.
 
 use minijinja::{Error, Value};
+use protocol::record::RequestRecord;
 use serde::Serialize;
 
 use super::super::best::is_best;
 use super::super::format::{duration_ms, trimmed};
 use super::super::stats::quantile;
-use super::super::summary::ttft_ns;
+use super::super::summary::{tpot_ns, ttft_ns};
 use super::super::variant::Variant;
-use super::lines::{Line, MAX_POINTS, ShareChart};
+use super::lines::{Axis, Chart, Line, MAX_POINTS};
 use super::template::{fill, markup};
 use super::view::{Key, View};
 use crate::run::{Run, World};
 
 /// Spans wider than this factor are drawn on a logarithmic axis.
 const DECADES: f64 = 30.0;
+
+/// The shares that are marked: the median and the 99th percentile.
+const MARKED: [f64; 2] = [0.5, 0.99];
 
 /// Charts side by side, each with its key and what must be said about it.
 #[derive(Serialize)]
@@ -38,8 +42,9 @@ pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
         .flat_map(|world| MEASURES.iter().filter_map(move |measure| figure(view, world, measure)));
     let figures: Vec<Figure> = figures.collect();
     let intro = "TTFT: the share of requests whose first token came within a time, counted from the intended send. ITL: \
-                 the share of the gaps between tokens that were no longer. Further left is better; a long flat end is a \
-                 slow tail. The lines across are the median and the 99th percentile.";
+                 the share of the gaps between tokens that were no longer; TPOT: the same of the mean gap of each request. E2E: the share of requests whose last byte came \
+                 within a time, counted as TTFT is. Further left is better; a long flat end is a slow tail. The lines \
+                 across, and the dots, are the median and the 99th percentile.";
     figures_section(intro, figures)
 }
 
@@ -58,9 +63,11 @@ struct Measure {
     points: fn(&Run) -> Vec<(f64, f64)>,
 }
 
-const MEASURES: [Measure; 2] = [
-    Measure { name: "TTFT", counted: "requests", points: |run| distribution(&sorted_ttft_ms(run)) },
+const MEASURES: [Measure; 4] = [
+    Measure { name: "TTFT", counted: "requests", points: |run| distribution(&sorted_ms(run, ttft_ns)) },
     Measure { name: "ITL", counted: "gaps between tokens", points: gaps },
+    Measure { name: "TPOT", counted: "requests", points: |run| distribution(&sorted_ms(run, tpot_ns)) },
+    Measure { name: "E2E", counted: "requests", points: |run| distribution(&sorted_ms(run, e2e_ns)) },
 ];
 
 fn figure(view: &View<'_>, world: World, measure: &Measure) -> Option<Figure> {
@@ -74,27 +81,50 @@ fn figure(view: &View<'_>, world: World, measure: &Measure) -> Option<Figure> {
     let high = shown.iter().map(|(_, points)| points[points.len() - 1].0).reduce(f64::max)?.max(low + 1e-3);
     let logarithmic = high > low.max(1e-3) * DECADES;
     let floor = if logarithmic { low.max(1e-3) } else { 0.0 };
-    let line = |(variant, points): &(&Variant<'_>, Vec<(f64, f64)>)| Line {
-        colour: view.colour(variant),
-        bold: is_best(&view.variants, variant),
-        points: points.iter().map(|(x, y)| (x.max(floor), *y)).collect(),
+    let line = |(variant, points): &(&Variant<'_>, Vec<(f64, f64)>)| {
+        let points: Vec<(f64, f64)> = points.iter().map(|(x, y)| (x.max(floor), *y)).collect();
+        Line {
+            colour: view.colour(variant),
+            bold: is_best(&view.variants, variant),
+            marks: MARKED.iter().filter_map(|share| at_share(&points, *share)).collect(),
+            points,
+        }
     };
     let title = format!("{}, {}", measure.name, world.label());
     let axis = if logarithmic { format!("{} (logarithmic)", measure.name) } else { measure.name.to_owned() };
-    let chart = ShareChart {
+    let chart = Chart {
         id: format!("{}-{}", measure.name.to_lowercase(), world.label()),
         title: &title,
         description: &description(view, &shown),
-        x_label: &axis,
-        x_tick: if logarithmic { log_tick } else { tick },
-        x: floor..high * 1.02,
-        logarithmic,
-        y_label: measure.counted,
-        guides: &[0.5, 0.99],
+        x: Axis {
+            label: &axis,
+            tick: if logarithmic { log_tick } else { tick },
+            range: floor..high * 1.02,
+            logarithmic,
+        },
+        y: Axis::shares(measure.counted),
+        guides: &MARKED,
+        edge: Vec::new(),
         lines: shown.iter().map(line).collect(),
     };
     let key = shown.iter().map(|(variant, _)| view.key(variant)).collect();
     Some(Figure { chart: markup(chart.svg()), note: view.caveat(world), title, key })
+}
+
+/// A vertical axis of latencies: logarithmic, but where they are so near one another that it would have hardly a label.
+pub(super) fn latency_axis(label: &str, low_ms: f64, high_ms: f64) -> Axis<'_> {
+    let logarithmic = is_wide(low_ms, high_ms);
+    let range = if logarithmic { low_ms * 0.8..high_ms * 1.25 } else { 0.0..high_ms * 1.1 };
+    Axis { label, tick: if logarithmic { log_tick } else { tick }, range, logarithmic }
+}
+
+/// The label of [`latency_axis`].
+pub(super) fn latency_label(name: &str, low_ms: f64, high_ms: f64) -> String {
+    if is_wide(low_ms, high_ms) { format!("{name} (log.)") } else { name.to_owned() }
+}
+
+fn is_wide(low_ms: f64, high_ms: f64) -> bool {
+    high_ms > 10.0 * low_ms
 }
 
 /// A time on an axis: as short as it can be said.
@@ -109,9 +139,19 @@ fn log_tick(ms: f64) -> String {
     if named { tick(ms) } else { String::new() }
 }
 
-fn sorted_ttft_ms(run: &Run) -> Vec<f64> {
+/// The first point at a share or above it.
+fn at_share(points: &[(f64, f64)], share: f64) -> Option<(f64, f64)> {
+    points.iter().find(|point| point.1 >= share).copied()
+}
+
+fn e2e_ns(record: &RequestRecord) -> Option<f64> {
+    Some(record.last_ns.saturating_sub(record.intended_ns) as f64)
+}
+
+/// A latency of the requests that succeeded, ascending, in milliseconds.
+fn sorted_ms(run: &Run, latency_ns: fn(&RequestRecord) -> Option<f64>) -> Vec<f64> {
     let good = run.records.iter().filter(|r| r.succeeded());
-    let mut values: Vec<f64> = good.filter_map(ttft_ns).map(|ns| ns / 1e6).collect();
+    let mut values: Vec<f64> = good.filter_map(latency_ns).map(|ns| ns / 1e6).collect();
     values.sort_by(f64::total_cmp);
     values
 }
@@ -135,9 +175,7 @@ fn gaps(run: &Run) -> Vec<(f64, f64)> {
 
 fn description(view: &View<'_>, shown: &[(&Variant<'_>, Vec<(f64, f64)>)]) -> String {
     let words = shown.iter().map(|(variant, points)| {
-        let at = |q: f64| {
-            points.iter().find(|(_, share)| *share >= q).map_or(String::new(), |(ms, _)| duration_ms(*ms))
-        };
+        let at = |q: f64| at_share(points, q).map_or(String::new(), |(ms, _)| duration_ms(ms));
         format!("{}: median {}, 99th percentile {}", view.name(variant), at(0.5), at(0.99))
     });
     format!("{}.", words.collect::<Vec<_>>().join("; "))

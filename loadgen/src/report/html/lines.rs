@@ -1,4 +1,4 @@
-//! Line charts with axes, drawn by plotters.
+//! Charts with axes, of lines and dots, drawn by plotters.
 //!
 //! plotters writes colours into the markup. It is given marker colours that stand for classes and are exchanged
 //! afterwards, so that style sheets decide what is seen. The canvas is twice the nominal size because plotters rounds
@@ -15,35 +15,59 @@ use super::template::escape;
 /// Most points a line may have.
 pub(super) const MAX_POINTS: usize = 500;
 
+/// Radius of a dot.
+const DOT: u32 = 9;
 const SIZE: (u32, u32) = (1280, 700);
 const AXIS: RGBColor = RGBColor(2, 0, 0);
 const GRID: RGBColor = RGBColor(2, 0, 1);
 const TEXT: RGBColor = RGBColor(2, 0, 2);
 
-/// One line.
+/// One line, or the points of a scatter.
+#[derive(Default)]
 pub(super) struct Line {
     pub(super) colour: usize,
     pub(super) bold: bool,
     pub(super) points: Vec<(f64, f64)>,
+    /// Points with a dot.
+    pub(super) marks: Vec<(f64, f64)>,
 }
 
-/// A chart whose vertical axis is a share from 0 to 100 %.
-pub(super) struct ShareChart<'a> {
+/// One axis of a chart.
+pub(super) struct Axis<'a> {
+    pub(super) label: &'a str,
+    pub(super) tick: fn(f64) -> String,
+    pub(super) range: Range<f64>,
+    pub(super) logarithmic: bool,
+}
+
+impl<'a> Axis<'a> {
+    /// Shares from 0 to 100 %.
+    pub(super) fn shares(label: &'a str) -> Self {
+        Self { label, tick: |share| format!("{:.0} %", share * 100.0), range: 0.0..1.0, logarithmic: false }
+    }
+
+    /// How many labels plotters may try: `few`, or on a logarithmic axis enough for those between the powers of ten.
+    fn labels(&self, few: usize, many: usize) -> usize {
+        if self.logarithmic { many } else { few }
+    }
+}
+
+/// A chart with axes.
+pub(super) struct Chart<'a> {
     /// Unique on the page.
     pub(super) id: String,
     pub(super) title: &'a str,
     pub(super) description: &'a str,
-    pub(super) x_label: &'a str,
-    pub(super) x_tick: fn(f64) -> String,
-    pub(super) x: Range<f64>,
-    pub(super) logarithmic: bool,
-    pub(super) y_label: &'a str,
-    /// Shares at which a line runs across.
+    pub(super) x: Axis<'a>,
+    pub(super) y: Axis<'a>,
+    /// Heights at which a line runs across.
     pub(super) guides: &'a [f64],
+    /// A thin line that is no setting's own.
+    pub(super) edge: Vec<(f64, f64)>,
     pub(super) lines: Vec<Line>,
 }
 
-impl ShareChart<'_> {
+impl Chart<'_> {
     /// The chart as markup; what went wrong, in its place, if plotters refuses.
     pub(super) fn svg(&self) -> String {
         let mut drawing = String::new();
@@ -55,47 +79,55 @@ impl ShareChart<'_> {
 
     fn draw(&self, to: &mut String) -> Result<(), String> {
         let area = SVGBackend::with_string(to, SIZE).into_drawing_area();
-        let drawn = if self.logarithmic {
-            self.plot(&area, (self.x.start..self.x.end).log_scale())
-        } else {
-            self.plot(&area, self.x.start..self.x.end)
+        let (x, y) = (self.x.range.clone(), self.y.range.clone());
+        let drawn = match (self.x.logarithmic, self.y.logarithmic) {
+            (false, false) => self.plot(&area, x, y),
+            (true, false) => self.plot(&area, x.log_scale(), y),
+            (false, true) => self.plot(&area, x, y.log_scale()),
+            (true, true) => self.plot(&area, x.log_scale(), y.log_scale()),
         };
         drawn.and_then(|()| area.present()).map_err(|error| error.to_string())
     }
 
-    fn plot<'b, X>(&self, area: &DrawingArea<SVGBackend<'b>, Shift>, x: X) -> Drawn<'b>
+    fn plot<'b, X, Y>(&self, area: &DrawingArea<SVGBackend<'b>, Shift>, x: X, y: Y) -> Drawn<'b>
     where
         X: AsRangedCoord<Value = f64>,
         X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+        Y: AsRangedCoord<Value = f64>,
+        Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {
         let mut chart = ChartBuilder::on(area)
             .margin(10)
             .margin_top(26)
             .margin_right(44)
             .x_label_area_size(104)
-            .y_label_area_size(142)
-            .build_cartesian_2d(x, 0.0..1.0)?;
+            .y_label_area_size(if self.y.logarithmic { 168 } else { 142 })
+            .build_cartesian_2d(x, y)?;
         let font = ("sans-serif", 36).into_font().color(&TEXT);
         chart
             .configure_mesh()
             .axis_style(AXIS)
             .bold_line_style(GRID)
             .light_line_style(TRANSPARENT)
-            .x_labels(if self.logarithmic { 16 } else { 7 })
-            .y_labels(6)
+            .x_labels(self.x.labels(7, 30))
+            .y_labels(self.y.labels(6, 40))
             .label_style(font.clone())
             .axis_desc_style(font)
-            .x_label_formatter(&|x| (self.x_tick)(*x))
-            .y_label_formatter(&|y| format!("{:.0} %", y * 100.0))
-            .x_desc(self.x_label)
-            .y_desc(self.y_label)
+            .x_label_formatter(&|x| (self.x.tick)(*x))
+            .y_label_formatter(&|y| (self.y.tick)(*y))
+            .x_desc(self.x.label)
+            .y_desc(self.y.label)
             .draw()?;
         for guide in self.guides {
-            chart.draw_series(LineSeries::new([(self.x.start, *guide), (self.x.end, *guide)], AXIS))?;
+            let ends = [(self.x.range.start, *guide), (self.x.range.end, *guide)];
+            chart.draw_series(LineSeries::new(ends, AXIS))?;
         }
+        chart.draw_series(LineSeries::new(self.edge.iter().copied(), AXIS.stroke_width(3)))?;
         for line in &self.lines {
             let style = marker(line.colour).stroke_width(if line.bold { 6 } else { 4 });
             chart.draw_series(LineSeries::new(line.points.iter().copied(), style))?;
+            let dot = marker(line.colour).filled();
+            chart.draw_series(line.marks.iter().map(|at| Circle::new(*at, DOT, dot)))?;
         }
         Ok(())
     }
@@ -111,6 +143,8 @@ impl ShareChart<'_> {
         for line in &self.lines {
             let marker = format!("stroke=\"{}\"", hex(marker(line.colour)));
             inner = inner.replace(&marker, &format!("class=\"s{}\"", line.colour));
+            let dot = format!("fill=\"{}\"", hex(self::marker(line.colour)));
+            inner = inner.replace(&dot, &format!("class=\"f{}\"", line.colour));
         }
         let (id, width, height) = (&self.id, SIZE.0, SIZE.1);
         format!(

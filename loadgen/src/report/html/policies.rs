@@ -69,11 +69,14 @@ struct Row {
     cells: Vec<Cell>,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Cell {
     text: String,
     /// Lowest to highest over the seeds; empty for a single seed or when they agree.
     range: String,
+    /// The mean over the seeds, and half the width of its interval; empty as `range`.
+    mean: String,
+    reach: String,
     best: bool,
     /// A count of failures above zero.
     bad: bool,
@@ -148,12 +151,14 @@ fn cells(
             let best = best_text(rows, variant, metric);
             let range = spread.map_or(String::new(), |s| range(s, metric));
             let bad = metric.name == "failed" && spread.is_some_and(|s| s.max > 0.0);
-            Cell { best: best.is_some_and(|best| best == text), text, range, bad }
+            let interval = if range.is_empty() || bad { None } else { variant.interval(metric) };
+            let (mean, reach) = interval.map(|interval| metric.around(interval)).unwrap_or_default();
+            Cell { best: best.is_some_and(|best| best == text), text, range, mean, reach, bad }
         })
         .collect();
     if compared {
         let text = speedup(&view.variants, variant).map_or("–".to_owned(), |r| format!("{r:.2}×"));
-        cells.insert(1, Cell { text, range: String::new(), best: false, bad: false });
+        cells.insert(1, Cell { text, ..Cell::default() });
     }
     cells
 }

@@ -1,4 +1,4 @@
-//! How often each policy decided for which reason, and how requests failed.
+//! How often each policy decided for which reason.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,11 @@ use super::super::format::{grouped, trimmed};
 use super::super::variant::Variant;
 use super::template::fill;
 use super::view::View;
-use crate::run::{Run, has_failed};
-
-/// Most kinds of failure listed per variant.
-const MAX_FAILURES: usize = 5;
+use crate::run::Run;
 
 #[derive(Serialize)]
 struct Facts {
     worlds: Vec<WorldFacts>,
-    failures: Vec<Failure>,
 }
 
 #[derive(Serialize)]
@@ -45,15 +41,6 @@ struct Part {
     rank: usize,
 }
 
-#[derive(Serialize)]
-struct Failure {
-    world: &'static str,
-    name: String,
-    status: u16,
-    error: String,
-    count: String,
-}
-
 pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
     let world = |world| WorldFacts {
         world: crate::run::World::label(world),
@@ -61,11 +48,10 @@ pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
     };
     let worlds: Vec<WorldFacts> =
         view.worlds().into_iter().map(world).filter(|world| !world.rows.is_empty()).collect();
-    let failures: Vec<Failure> = view.variants.iter().flat_map(|v| failures(view, v)).collect();
-    if worlds.is_empty() && failures.is_empty() {
+    if worlds.is_empty() {
         return Ok(None);
     }
-    fill("reasons.html", include_str!("../templates/reasons.html"), Facts { worlds, failures }).map(Some)
+    fill("reasons.html", include_str!("../templates/reasons.html"), Facts { worlds }).map(Some)
 }
 
 fn row(view: &View<'_>, variant: &Variant<'_>) -> Row {
@@ -95,7 +81,7 @@ fn row(view: &View<'_>, variant: &Variant<'_>) -> Row {
 /// The reasons of a policy over all its settings and worlds, most frequent first: one order, and so one shade for each
 /// reason wherever it stands.
 fn ranking<'v>(view: &'v View<'_>, policy: &str) -> Vec<&'v str> {
-    let mine = view.experiment.runs().iter().filter(|run| run.policy.name() == policy);
+    let mine = view.experiment.runs().iter().filter(|run| run.router() == policy);
     by_count(reasons(mine)).into_iter().map(|(reason, _)| reason).collect()
 }
 
@@ -106,21 +92,6 @@ fn reasons<'v>(runs: impl Iterator<Item = &'v Run>) -> BTreeMap<&'v str, u64> {
         *counts.entry(record.reason.as_str()).or_insert(0) += 1;
     }
     counts
-}
-
-fn failures(view: &View<'_>, variant: &Variant<'_>) -> Vec<Failure> {
-    let mut counts: BTreeMap<(u16, &str), u64> = BTreeMap::new();
-    for record in runs(view, variant).flat_map(|run| &run.records).filter(|r| has_failed(r)) {
-        *counts.entry((record.status, &record.error)).or_insert(0) += 1;
-    }
-    let failure = |((status, error), count): ((u16, &str), u64)| Failure {
-        world: variant.world.label(),
-        name: view.label(variant),
-        status,
-        error: error.to_owned(),
-        count: grouped(count as f64),
-    };
-    by_count(counts).into_iter().take(MAX_FAILURES).map(failure).collect()
 }
 
 /// Most frequent first, then by key.

@@ -1,6 +1,8 @@
 //! What swept settings do: a matrix when two settings cross, a list otherwise. Where a demand is swept, settings are
 //! compared under the same demand only.
 
+use std::collections::BTreeSet;
+
 use minijinja::{Error, Value};
 use serde::Serialize;
 
@@ -12,20 +14,25 @@ use super::super::variant::{Variant, heading, is_demand, plain, same_demand, sho
 use super::template::fill;
 use super::view::View;
 use crate::run::World;
+use crate::statistics;
 
 /// What is shown of each setting: title and metric.
 type Shown = (&'static str, &'static str);
 
-const SHOWN: [Shown; 8] = [
+const SHOWN: [Shown; 9] = [
     ("Hit rate, %", "hit_rate"),
     ("Input, tok/s", "input_tok_s"),
     ("TTFT p50, ms", "ttft_ms.p50"),
+    ("TTFT p90, ms", "ttft_ms.p90"),
     ("TTFT p99, ms", "ttft_ms.p99"),
     ("TPOT p50, ms", "tpot_ms.p50"),
     ("ITL p99, ms", "itl_ms.p99"),
     ("SLO met, %", "slo_attainment"),
     ("Imbalance", "imbalance"),
 ];
+
+/// What is shown of two keys of several.
+const SURFACE: [&str; 3] = ["hit_rate", "ttft_ms.p90", "imbalance"];
 
 #[derive(Serialize)]
 struct Facts {
@@ -47,6 +54,8 @@ struct Sweep {
 #[derive(Serialize)]
 struct Table {
     title: String,
+    /// What its figures are; may be empty.
+    remark: &'static str,
     corner: Vec<String>,
     columns: Vec<String>,
     rows: Vec<Row>,
@@ -101,9 +110,13 @@ fn sweep(view: &View<'_>, world: World, policy: &str) -> Option<Sweep> {
     let tables = match keys[..] {
         [] => return None,
         [down, across] if groups.len() == 1 => {
-            SHOWN.iter().filter_map(|shown| matrix(&mine, shown, down, across)).collect()
+            SHOWN.iter().filter_map(|shown| matrix(&mine, shown, down, across, "")).collect()
         }
-        _ => vec![list(view, &groups, &keys)],
+        _ => {
+            let mut tables = if groups.len() == 1 { surface(&mine, &keys) } else { Vec::new() };
+            tables.push(list(view, &groups, &keys));
+            tables
+        }
     };
     let contested = groups.len() > 1 && groups.iter().any(|group| group.len() > 1);
     Some(Sweep { world: world.label(), policy: policy.to_owned(), tables, contested })
@@ -121,15 +134,52 @@ fn groups<'v, 'a>(mine: &[&'v Variant<'a>]) -> Vec<Vec<&'v Variant<'a>>> {
     groups
 }
 
-fn matrix(mine: &[&Variant<'_>], shown: &Shown, down: &str, across: &str) -> Option<Table> {
+/// Of more than two keys: the two that throughput depends on most, and for each pair of their values the median over the
+/// others.
+fn surface(mine: &[&Variant<'_>], keys: &[&str]) -> Vec<Table> {
+    let mut ranked: Vec<(f64, &str)> = keys.iter().map(|key| (effect(mine, key), *key)).collect();
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let [(_, down), (_, across), _, ..] = ranked[..] else { return Vec::new() };
+    let pairs: BTreeSet<(String, String)> =
+        mine.iter().map(|v| (plain(v.params.get(down)), plain(v.params.get(across)))).collect();
+    if pairs.len() < values(mine, down).len() * values(mine, across).len() {
+        // They were not crossed.
+        return Vec::new();
+    }
+    let figures = SHOWN.iter().filter(|shown| SURFACE.contains(&shown.1));
+    figures.filter_map(|shown| matrix(mine, shown, down, across, "median over the other keys")).collect()
+}
+
+/// How far the mean throughputs of the values of a key are apart.
+fn effect(mine: &[&Variant<'_>], key: &str) -> f64 {
+    let mean = |value: &String| {
+        let like = mine.iter().filter(|v| plain(v.params.get(key)) == *value);
+        let figures: Vec<f64> = like.filter_map(|v| v.median("input_tok_s")).collect();
+        statistics::mean(&figures)
+    };
+    let means: Vec<f64> = values(mine, key).iter().filter_map(mean).collect();
+    let (low, high) = (means.iter().copied().reduce(f64::min), means.iter().copied().reduce(f64::max));
+    low.zip(high).map_or(0.0, |(low, high)| high - low)
+}
+
+fn matrix(
+    mine: &[&Variant<'_>],
+    shown: &Shown,
+    down: &str,
+    across: &str,
+    remark: &'static str,
+) -> Option<Table> {
     let metric = Metric::named(shown.1)?;
     let (rows, columns) = (values(mine, down), values(mine, across));
     let figure = |row: &str, column: &str| {
         let here =
             |v: &&&Variant<'_>| plain(v.params.get(down)) == row && plain(v.params.get(across)) == column;
-        Some(mine.iter().find(here)?.spread(metric)?.median)
+        let figures = mine.iter().filter(here).filter_map(|v| Some(v.spread(metric)?.median));
+        statistics::median(&figures.collect::<Vec<_>>())
     };
-    let span = Span::of(mine.iter().filter_map(|v| Some(v.spread(metric)?.median)), metric);
+    let figures: Vec<f64> =
+        rows.iter().flat_map(|row| columns.iter().filter_map(|column| figure(row, column))).collect();
+    let span = Span::of(figures.iter().copied(), metric);
     if span.is_empty() {
         return None;
     }
@@ -142,6 +192,7 @@ fn matrix(mine: &[&Variant<'_>], shown: &Shown, down: &str, across: &str) -> Opt
     };
     Some(Table {
         title: shown.0.to_owned(),
+        remark,
         corner: vec![format!("{} ↓ {} →", short(down), short(across))],
         rows: rows.iter().map(row).collect(),
         columns,
@@ -169,6 +220,7 @@ fn list(view: &View<'_>, groups: &[Vec<&Variant<'_>>], keys: &[&str]) -> Table {
     }
     Table {
         title: String::new(),
+        remark: "",
         corner: keys.iter().map(|key| heading(key).to_owned()).collect(),
         columns: metrics.iter().map(|(title, _)| (*title).to_owned()).collect(),
         rows,

@@ -4,18 +4,19 @@ use serde_json::{Value, json};
 use super::*;
 use crate::report::fixture::{apart, failed, gaps, record, regular};
 use crate::report::{About, Assertion, Slo};
-use crate::run::{LoadTimeline, Params, Run, World};
+use crate::run::{EngineTimeline, LoadTimeline, Params, Run, World};
+use crate::scenario::Fingerprint;
 
 /// How a made-up policy behaves.
 #[derive(Clone, Copy)]
-struct Habit {
-    policy: &'static str,
+pub(super) struct Habit {
+    pub(super) policy: &'static str,
     /// Whether a group always goes to one worker.
-    sticky: bool,
-    slow: u64,
+    pub(super) sticky: bool,
+    pub(super) slow: u64,
 }
 
-const HABITS: [Habit; 5] = [
+pub(super) const HABITS: [Habit; 5] = [
     Habit { policy: "round_robin", sticky: false, slow: 10 },
     Habit { policy: "random", sticky: false, slow: 11 },
     Habit { policy: "power_of_two", sticky: false, slow: 9 },
@@ -56,7 +57,7 @@ fn request(habit: Habit, seed: u64, seq: u64, of: u64) -> protocol::record::Requ
     draft.build()
 }
 
-fn made_up(habit: Habit, world: World, seed: u64, requests: u64, params: Params) -> Run {
+pub(super) fn made_up(habit: Habit, world: World, seed: u64, requests: u64, params: Params) -> Run {
     let mut records: Vec<_> = (0..requests).map(|seq| request(habit, seed, seq, requests)).collect();
     if habit.policy == "random" && world == World::Live && requests > 7 {
         records[7] = failed(7, 10, 400, 503, "no worker <script>alert(1)</script>");
@@ -74,7 +75,11 @@ fn made_up(habit: Habit, world: World, seed: u64, requests: u64, params: Params)
         load: LoadTimeline::from_records(&records, WORKERS as u32, 240),
         records,
         itl_ns: gaps(&[8_000_000, 9_000_000, 30_000_000]),
+        engines: EngineTimeline::default(),
+        reach: None,
         router_cpu_us_per_request: (world == World::Live).then_some(61.5),
+        target: None,
+        beside: None,
     }
 }
 
@@ -108,6 +113,7 @@ fn experiment(requests: u64, swept: bool) -> Experiment {
         source: "schema = 1\nname = \"multi_prefix\"  # <b>bold</b> & \"quoted\"\n\n[fleet]\nworkers = 8\n"
             .into(),
         overrides: Vec::new(),
+        fingerprint: Fingerprint::default(),
         facts: [
             ("Workload", "64 prefixes × 16 prompts, 2,135 + 136 tokens in, 256 out"),
             ("Arrival", "burst over 1.5 s"),

@@ -22,11 +22,20 @@ struct Banner<'a> {
     state: &'static str,
     mark: &'static str,
     headline: String,
-    invalid: &'a [String],
+    validity: Validity<'a>,
     findings: Vec<Finding>,
     failures: String,
     outcomes: Vec<Claim<'a>>,
     rules: Vec<String>,
+}
+
+/// Whether what was measured can be relied upon.
+#[derive(Serialize)]
+struct Validity<'a> {
+    /// One sentence on all runs; empty where the others say it.
+    text: String,
+    invalid: &'a [String],
+    warnings: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -63,13 +72,26 @@ pub(super) fn section(view: &View<'_>) -> Result<Value, Error> {
         state,
         mark,
         headline,
-        invalid: view.experiment.invalid(),
+        validity: validity(view),
         rules: rules(&findings),
         findings,
         failures: failures(view),
         outcomes: outcomes.iter().map(claim).collect(),
     };
     fill("verdict.html", include_str!("../templates/verdict.html"), banner)
+}
+
+fn validity<'v>(view: &'v View<'_>) -> Validity<'v> {
+    let (invalid, warnings) = (view.experiment.invalid(), view.experiment.warnings());
+    let worlds = view.worlds();
+    let text = match worlds[..] {
+        _ if !invalid.is_empty() || !warnings.is_empty() || worlds.is_empty() => String::new(),
+        [World::Virtual] => {
+            "In virtual time no generator can be late, and equal seeds give equal results.".to_owned()
+        }
+        _ => "No live run was held back by the load generator.".to_owned(),
+    };
+    Validity { text, invalid, warnings }
 }
 
 fn rules(findings: &[Finding]) -> Vec<String> {

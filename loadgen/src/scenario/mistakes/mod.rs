@@ -4,6 +4,7 @@ mod apart;
 mod cluster;
 mod idle;
 mod judged;
+mod kinds;
 mod work;
 
 use proptest::prelude::*;

@@ -6,8 +6,10 @@ use std::path::Path;
 
 use rand_pcg::Pcg64;
 
-use super::draws::{Component, below, stream};
-use super::trace::{self, BLOCK_TOKENS};
+use super::{Format, Row, tests::parsed};
+use crate::workload::draws::{Component, below, stream};
+
+const BLOCK_TOKENS: u32 = 512;
 
 const ROWS: usize = 300;
 const STEP_MS: u64 = 3000;
@@ -84,14 +86,14 @@ fn the_shipped_trace_is_what_the_generator_gives() {
 
 #[test]
 fn the_shipped_trace_has_the_traps_of_the_real_one() {
-    let trace = trace::parse(generate().as_bytes(), "sample", u64::MAX).expect("a trace");
+    let trace = parsed(Format::Mooncake, &generate()).expect("a trace");
     assert_eq!(trace.rows.len(), ROWS);
     assert!(trace.rows.iter().all(|row| row.blocks[0] == 0), "all share their first block");
     let mut stamps: Vec<u64> = trace.rows.iter().map(|row| row.at_ns).collect();
     stamps.dedup();
     assert!(stamps.len() * 5 < ROWS, "many requests per stamp: {} stamps", stamps.len());
     let reused = trace.rows.iter().skip(1).filter(|row| {
-        let known = |other: &&trace::Row| other.blocks.get(1) == row.blocks.get(1) && other.at_ns < row.at_ns;
+        let known = |other: &&Row| other.blocks.get(1) == row.blocks.get(1) && other.at_ns < row.at_ns;
         trace.rows.iter().any(|other| known(&other))
     });
     assert!(reused.count() > ROWS / 3, "later turns find earlier ones");

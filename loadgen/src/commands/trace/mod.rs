@@ -1,0 +1,88 @@
+//! `loadgen trace …`: recorded requests, looked at and rewritten.
+
+mod anonymize;
+mod convert;
+mod info;
+mod output;
+mod progress;
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValue;
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::Failure;
+use crate::app::Exit;
+use crate::trace::{self, Format, Rows};
+
+/// `loadgen trace …`
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct Options {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+enum Action {
+    /// Show load, lengths, sessions and how much of the prompts a cache can serve
+    Info(info::Options),
+    /// Write a trace in another format
+    Convert(convert::Options),
+    /// Write a trace with salted block hashes and without anything that was said
+    Anonymize(anonymize::Options),
+}
+
+/// Does what was asked.
+pub(super) fn execute(options: &Options) -> Result<Exit, Failure> {
+    match &options.action {
+        Action::Info(options) => info::execute(options),
+        Action::Convert(options) => convert::execute(options),
+        Action::Anonymize(options) => anonymize::execute(options),
+    }
+}
+
+/// The trace, and how it is read.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+struct Input {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Its format; found by the content if not given
+    #[arg(long, value_name = "NAME")]
+    format: Option<Format>,
+    /// Pass over this many bad rows and count them; the next one is an error
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    skip_bad: u64,
+    /// Read only the first N rows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+}
+
+impl Input {
+    fn open(&self) -> Result<Rows, Failure> {
+        let most = self.limit.unwrap_or(u64::MAX);
+        let options = trace::Options { format: self.format, skip_bad: self.skip_bad, most };
+        trace::open(&self.file, &options).map_err(|error| self.failure(error))
+    }
+
+    fn failure(&self, error: trace::TraceError) -> Failure {
+        Failure::usage(error.at(self.file.display(), "give the path of a trace"))
+    }
+
+    /// Says what was passed over.
+    fn tell_skipped(&self, skipped: u64) {
+        if skipped > 0 {
+            eprintln!("loadgen: {}: {skipped} bad rows were passed over", self.file.display());
+        }
+    }
+}
+
+impl ValueEnum for Format {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.label()).help(self.looks()))
+    }
+}

@@ -1,0 +1,206 @@
+//! Who had the CPU during a run: what the kernel counts of threads, of processes and of the machine.
+//!
+//! A latency that was measured while another program had the CPU is that program's. The kernel counts, for every thread,
+//! how long it ran and how long it was ready and had no CPU (`/proc/PID/task/TID/schedstat`), and for the machine what
+//! was spent by whom (`/proc/stat`). Where it does not, nothing is said.
+
+use std::fs;
+use std::time::Instant;
+
+use crate::run::Machine;
+
+/// What threads have had of the CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Scheduled {
+    /// How long they ran.
+    pub(super) ran_ns: u64,
+    /// How long they were ready to run and did not.
+    pub(super) waited_ns: u64,
+}
+
+impl Scheduled {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self { ran_ns: self.ran_ns + other.ran_ns, waited_ns: self.waited_ns + other.waited_ns }
+    }
+
+    /// Threads that have ended take along what they had.
+    fn since(self, before: Self) -> Self {
+        Self {
+            ran_ns: self.ran_ns.saturating_sub(before.ran_ns),
+            waited_ns: self.waited_ns.saturating_sub(before.waited_ns),
+        }
+    }
+
+    /// The share of the time in which they wanted to run that they had to wait.
+    fn waited_share(self) -> Option<f64> {
+        let wanted_ns = self.ran_ns + self.waited_ns;
+        (wanted_ns > 0).then(|| self.waited_ns as f64 / wanted_ns as f64)
+    }
+
+    /// The first two numbers of a `schedstat`.
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split_whitespace().map(|word| word.parse::<u64>().ok());
+        Some(Self { ran_ns: numbers.next()??, waited_ns: numbers.next()?? })
+    }
+}
+
+/// What the calling thread has had.
+pub(super) fn this_thread() -> Option<Scheduled> {
+    Scheduled::parse(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+}
+
+/// What the threads of a process have had, those that are still there.
+pub(super) fn process(pid: u32) -> Option<Scheduled> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let of = |task: fs::DirEntry| Scheduled::parse(&fs::read_to_string(task.path().join("schedstat")).ok()?);
+    tasks.filter_map(|task| of(task.ok()?)).reduce(Scheduled::plus)
+}
+
+/// The most memory that a process had, in bytes (`VmHWM`).
+pub(super) fn peak_bytes(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// The processes of the group that process `leader` leads, without it.
+pub(super) fn group(leader: u32) -> Vec<u32> {
+    let Ok(all) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| *pid != leader && group_of(*pid) == Some(leader)).collect()
+}
+
+fn group_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program stands in brackets, and may hold anything. Behind it: state, parent, group.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(2)?.parse().ok()
+}
+
+/// The CPUs' time since the machine was started, in ticks of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ticks {
+    cpus: u64,
+    all: u64,
+    busy: u64,
+    stolen: u64,
+}
+
+impl Ticks {
+    fn now() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// The line of all CPUs: user, nice, system, idle, iowait, irq, softirq, steal; guests are counted in the first two.
+    fn parse(text: &str) -> Option<Self> {
+        let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).take(8).collect();
+        let [_, _, _, idle, iowait, _, _, stolen] = ticks[..] else { return None };
+        let cpus =
+            text.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count() as u64;
+        let all: u64 = ticks.iter().sum();
+        Some(Self { cpus, all, busy: all - idle - iowait - stolen, stolen })
+    }
+}
+
+/// What has been used so far by everybody who has a part in a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Parts {
+    pub(super) workers: Option<Scheduled>,
+    pub(super) router: Option<Scheduled>,
+}
+
+/// The counts at one moment.
+#[derive(Debug)]
+pub(super) struct Watch {
+    at: Instant,
+    ticks: Option<Ticks>,
+    client: Option<Scheduled>,
+    thread: Option<Scheduled>,
+    parts: Parts,
+}
+
+impl Watch {
+    /// The counts now. To be called by the thread that sends and receives.
+    pub(super) fn begin(parts: Parts) -> Self {
+        let client = process(std::process::id());
+        Self { at: Instant::now(), ticks: Ticks::now(), client, thread: this_thread(), parts }
+    }
+
+    /// What the router's processes ran since then, in nanoseconds.
+    pub(super) fn router_ran_ns(&self, parts: Parts) -> Option<u64> {
+        Some(parts.router?.since(self.parts.router.unwrap_or_default()).ran_ns)
+    }
+
+    /// What has happened since, by the same thread.
+    pub(super) fn end(&self, parts: Parts) -> Machine {
+        let now = Self::begin(parts);
+        let span_ns = (now.at - self.at).as_nanos() as u64;
+        let since =
+            |now: Option<Scheduled>, before: Option<Scheduled>| Some(now?.since(before.unwrap_or_default()));
+        let thread = since(now.thread, self.thread);
+        let workers = since(now.parts.workers, self.parts.workers);
+        let router = since(now.parts.router, self.parts.router);
+        let of_span = |ns: u64| (ns as f64 / span_ns.max(1) as f64).min(1.0);
+        let ours = [since(now.client, self.client), workers, router];
+        let ours_ns = ours.into_iter().flatten().map(|part| part.ran_ns).sum();
+        let (others_ran, stolen) = shares(self.ticks, now.ticks, ours_ns, span_ns).unzip();
+        Machine {
+            span_ns,
+            client_ran: thread.map(|thread| of_span(thread.ran_ns)),
+            client_waited: thread.map(|thread| of_span(thread.waited_ns)),
+            workers_waited: workers.and_then(Scheduled::waited_share),
+            router_waited: router.and_then(Scheduled::waited_share),
+            others_ran,
+            stolen,
+        }
+    }
+}
+
+/// Of the time of all CPUs, the shares of other programs and of the hypervisor.
+fn shares(before: Option<Ticks>, now: Option<Ticks>, ours_ns: u64, span_ns: u64) -> Option<(f64, f64)> {
+    let (before, now) = (before?, now?);
+    let all = now.all.checked_sub(before.all).filter(|all| *all > 0)? as f64;
+    let busy = now.busy.saturating_sub(before.busy) as f64 / all;
+    let ours = ours_ns as f64 / (span_ns.max(1) * now.cpus.max(1)) as f64;
+    let stolen = now.stolen.saturating_sub(before.stolen) as f64 / all;
+    Some(((busy - ours).clamp(0.0, 1.0), stolen))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_the_kernel_are_read() {
+        let stat =
+            "cpu  10 1 4 70 5 1 2 7 0 0\ncpu0 5 1 2 35 2 1 1 3 0 0\ncpu1 5 0 2 35 3 0 1 4 0 0\nintr 5\n";
+        assert_eq!(Ticks::parse(stat), Some(Ticks { cpus: 2, all: 100, busy: 18, stolen: 7 }));
+        assert_eq!(Ticks::parse("intr 5\n"), None);
+        assert_eq!(Scheduled::parse("12 34 5\n"), Some(Scheduled { ran_ns: 12, waited_ns: 34 }));
+        assert_eq!(Scheduled::parse("nonsense"), None);
+    }
+
+    #[test]
+    fn what_others_ran_is_what_is_left_of_the_busy_time() {
+        let at = |all, busy, stolen| Some(Ticks { cpus: 2, all, busy, stolen });
+        // 100 of 200 ticks were busy; we ran 0.6 s of 2 × 1 s.
+        let (others, stolen) = shares(at(0, 0, 0), at(200, 100, 20), 600_000_000, 1_000_000_000).unwrap();
+        assert!((others - 0.2).abs() < 1e-9 && (stolen - 0.1).abs() < 1e-9, "{others} {stolen}");
+        assert_eq!(shares(at(0, 0, 0), at(200, 10, 0), 600_000_000, 1_000_000_000), Some((0.0, 0.0)));
+        assert_eq!(shares(at(5, 5, 0), at(5, 5, 0), 0, 1), None);
+    }
+
+    #[test]
+    fn this_process_has_had_something() {
+        // Only where the kernel counts.
+        let Some(before) = this_thread() else { return };
+        let watch = Watch::begin(Parts::default());
+        while this_thread().is_some_and(|now| now.ran_ns < before.ran_ns + 5_000_000) {}
+        let seen = watch.end(Parts::default());
+        assert!(seen.client_ran.is_some_and(|share| share > 0.0 && share <= 1.0), "{seen:?}");
+        assert!(process(std::process::id()).is_some_and(|all| all.ran_ns >= 5_000_000));
+        assert!(peak_bytes(std::process::id()).is_some_and(|peak| peak > 100_000));
+    }
+}

@@ -1,0 +1,138 @@
+//! `summary.md`: what came out, as a page that a CI run can show.
+
+use std::fmt::Write as _;
+
+use super::assertion::Verdict;
+use super::best::is_best;
+use super::experiment::Experiment;
+use super::metric::Metric;
+use super::variant::{Variant, label, worlds};
+use crate::run::World;
+
+/// Most settings that are listed; the report has all of them.
+const MOST_ROWS: usize = 40;
+
+/// Heading and metric.
+const COLUMNS: [(&str, &str); 8] = [
+    ("input tok/s", "input_tok_s"),
+    ("output tok/s", "output_tok_s"),
+    ("hit rate %", "hit_rate"),
+    ("TTFT p50 ms", "ttft_ms.p50"),
+    ("TTFT p99 ms", "ttft_ms.p99"),
+    ("E2E p50 ms", "e2e_ms.p50"),
+    ("imbalance", "imbalance"),
+    ("failed", "failed"),
+];
+
+/// The page.
+pub(super) fn summary(experiment: &Experiment) -> String {
+    let variants = experiment.variants();
+    let mut out = format!("# {}\n\n", escaped(&experiment.about().name));
+    out.push_str(&verdict(experiment));
+    for world in worlds(&variants) {
+        out.push_str(&table(&variants, world));
+    }
+    out
+}
+
+fn verdict(experiment: &Experiment) -> String {
+    let outcomes = experiment.outcomes();
+    let count = |verdict| outcomes.iter().filter(|o| o.verdict == verdict).count();
+    let (held, failed) = (count(Verdict::Held), count(Verdict::Failed));
+    let mut out = match held + failed {
+        0 => "No asserts were checked.\n".to_owned(),
+        checked => format!("**{held} of {checked} asserts hold.**\n"),
+    };
+    for outcome in outcomes.iter().filter(|outcome| outcome.failed()) {
+        let _ = writeln!(out, "* FAILED {}", escaped(&outcome.to_string()));
+    }
+    for (word, texts) in [("INVALID", experiment.invalid()), ("WARNING", experiment.warnings())] {
+        for text in texts {
+            let _ = writeln!(out, "* {word} {}", escaped(text));
+        }
+    }
+    out
+}
+
+fn table(variants: &[Variant<'_>], world: World) -> String {
+    let mine: Vec<&Variant<'_>> = variants.iter().filter(|v| v.world == world).collect();
+    let seeds = mine.iter().map(|v| v.seeds()).max().unwrap_or(0);
+    let over = match seeds {
+        1 => "one seed".to_owned(),
+        seeds => format!("medians of {seeds} seeds (mean ± 95 % interval)"),
+    };
+    let columns: Vec<(&str, &Metric)> =
+        COLUMNS.iter().filter_map(|(heading, name)| Some((*heading, Metric::named(name)?))).collect();
+    let headings: String = columns.iter().map(|(heading, _)| format!(" {heading} |")).collect();
+    let mut out = format!(
+        "\n## {}, {over}\n\n| policy |{headings}\n|---|{}\n",
+        world.label(),
+        "--:|".repeat(columns.len())
+    );
+    for variant in mine.iter().take(MOST_ROWS) {
+        let mark = if is_best(variants, variant) { "**" } else { "" };
+        let _ = write!(out, "| {mark}{}{mark} |", escaped(&label(variants, variant)));
+        columns.iter().for_each(|(_, metric)| {
+            let _ = write!(out, " {} |", cell(variant, metric));
+        });
+        out.push('\n');
+    }
+    if mine.len() > MOST_ROWS {
+        let _ =
+            writeln!(out, "\n{} more settings are in report.html and summary.csv.", mine.len() - MOST_ROWS);
+    }
+    out
+}
+
+fn cell(variant: &Variant<'_>, metric: &Metric) -> String {
+    let Some(spread) = variant.spread(metric) else { return "–".to_owned() };
+    let median = metric.cell(spread.median);
+    match variant.interval(metric).filter(|_| spread.min < spread.max) {
+        Some(interval) => {
+            let (mean, reach) = metric.around(interval);
+            format!("{median} ({mean}\u{2009}±\u{2009}{reach})")
+        }
+        None => median,
+    }
+}
+
+/// Text that stays text in a cell of a table.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' => out.push(' '),
+            '<' => out.push_str("&lt;"),
+            '|' | '*' | '_' | '`' | '[' | '\\' => out.extend(['\\', c]),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::report::fixture::{record, run};
+    use crate::report::{About, Assertion};
+
+    #[test]
+    fn seeds_have_an_interval_and_broken_asserts_are_named() {
+        let with = |seed, cached| {
+            let only = record(0).tokens(100, cached, 1).first_ms(5).last_ms(10).worker(0).build();
+            let mut run = run("cache_aware", vec![only]);
+            run.seed = seed;
+            run
+        };
+        let claims = [Assertion::new("hit_rate", "cache_aware", None, ">=", 0.9, None).unwrap()];
+        let about = About { name: "a|b".into(), ..About::default() };
+        let experiment = Experiment::new(about, vec![with(1, 40), with(2, 60)], None, &claims, Value::Null);
+        let text = summary(&experiment);
+        assert!(text.starts_with("# a\\|b\n\n**0 of 1 asserts hold.**\n* FAILED cache\\_aware"), "{text}");
+        // The mean is 50 %, the deviation 14.1 points, and t for one degree of freedom 12.7.
+        assert!(text.contains("| 50.0 (50.0\u{2009}±\u{2009}127.1) |"), "{text}");
+        assert!(text.contains("medians of 2 seeds"), "{text}");
+    }
+}

@@ -1,0 +1,202 @@
+//! What `router --record-trace` writes (`docs/router-trace.md`): a row for each request that was answered, at the time it came.
+//! Requests end in another order than they come in, so all rows are read before the first is given.
+//!
+//! Lengths of prompts are the router's own estimates, four characters a token, as the blocks are cut from the same characters;
+//! what an engine has counted would not fit them.
+
+use std::collections::BTreeMap;
+use std::vec::IntoIter;
+
+use ::router::record::line::{Kind, Line, Look, Pieces, Request};
+use protocol::tokenizer::mix;
+use serde::Deserialize;
+
+use crate::trace::Row;
+use crate::trace::error::{Fault, Mistake, bad};
+use crate::trace::fields;
+use crate::trace::rows::{Place, Reader};
+use crate::trace::source::{Lines, Source};
+
+/// Prompt tokens per block.
+const BLOCK_TOKENS: u32 = 16;
+/// Characters per token.
+const TOKEN_CHARS: u64 = 4;
+/// Looks without an end that are remembered.
+const MOST_LOOKS: usize = 1 << 16;
+
+/// Reads recordings of the router.
+pub(super) struct Router {
+    lines: Lines,
+    rows: Option<IntoIter<Row>>,
+    left_out: u64,
+}
+
+/// What is looked at of the first line.
+#[derive(Deserialize)]
+struct Head {
+    router_trace: u32,
+    pieces: Pieces,
+}
+
+/// What is known of a request whose end has not come.
+struct Asked {
+    look: Look,
+    session: Option<u64>,
+}
+
+impl Router {
+    pub(super) fn new(source: Source) -> Self {
+        Self { lines: Lines::new(source), rows: None, left_out: 0 }
+    }
+
+    fn read(&mut self) -> Result<IntoIter<Row>, Fault> {
+        let mut rows = Vec::new();
+        let mut asked: BTreeMap<u64, Asked> = BTreeMap::new();
+        let mut pieces = None;
+        while let Some((number, text)) = self.lines.next()? {
+            let Some(pieces) = pieces else {
+                pieces = Some(head(text).map_err(|mistake| Fault::Lost { line: number, mistake })?);
+                continue;
+            };
+            match fields::object(text).map_err(bad(number))? {
+                Line::Look(look) => {
+                    asked.insert(look.n, Asked { look: *look, session: None });
+                    if asked.len() > MOST_LOOKS {
+                        asked.pop_first();
+                    }
+                }
+                Line::Plan(plan) => {
+                    let key = plan.key.filter(|key| !key.0.is_empty());
+                    if let (Some(asked), Some(key)) = (asked.get_mut(&plan.n), key) {
+                        asked.session = Some(fields::hash(&key.0));
+                    }
+                }
+                Line::Request(request) => match asked.remove(&request.n) {
+                    Some(asked) if is_answered(&request) => {
+                        rows.extend(row(&request, &asked, pieces).map_err(bad(number))?);
+                    }
+                    _ => self.left_out += 1,
+                },
+                _ => {}
+            }
+        }
+        rows.sort_by_key(|row| row.at_ns);
+        Ok(rows.into_iter())
+    }
+}
+
+impl Reader for Router {
+    fn next(&mut self, _: &Place) -> Result<Option<Row>, Fault> {
+        if self.rows.is_none() {
+            self.rows = Some(self.read()?);
+        }
+        Ok(self.rows.as_mut().and_then(Iterator::next))
+    }
+
+    fn block_tokens(&self) -> u32 {
+        BLOCK_TOKENS
+    }
+
+    fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}
+
+fn head(text: &[u8]) -> Result<Pieces, Mistake> {
+    let Head { router_trace, pieces } = fields::object(text)?;
+    if router_trace != ::router::record::line::VERSION {
+        let problem = format!("recordings of version {router_trace} are not known");
+        return Err((problem, "use the loadgen of that router's release"));
+    }
+    Ok(pieces)
+}
+
+fn is_answered(request: &Request) -> bool {
+    request.status.is_some_and(|status| (200..300).contains(&status))
+}
+
+/// Nothing if the router could not read the prompt.
+fn row(request: &Request, Asked { look, session }: &Asked, pieces: Pieces) -> Result<Option<Row>, Mistake> {
+    let chars = match look.kind {
+        Kind::None => return Ok(None),
+        Kind::Text => look.size,
+        Kind::Ids => look.size.saturating_mul(TOKEN_CHARS),
+    };
+    let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+    Ok(Some(Row {
+        at_ns: request.arrived,
+        input_tokens: fields::input("size", count(chars.div_ceil(TOKEN_CHARS).max(1)))?,
+        output_tokens: fields::output("output_tokens", count(request.output_tokens.unwrap_or(1)))?,
+        blocks: blocks(look, chars, pieces),
+        session: *session,
+        ..Row::default()
+    }))
+}
+
+/// A name for each full block, made of the tags of all pieces up to its end.
+fn blocks(look: &Look, chars: u64, pieces: Pieces) -> Box<[u64]> {
+    let block_chars = u64::from(BLOCK_TOKENS) * TOKEN_CHARS;
+    let (mut hash, mut at) = (mix(block_chars), 0);
+    let tags = look.tags.as_bytes().chunks(4);
+    let ends = pieces.lengths(chars).zip(tags).filter_map(|(length, tag)| {
+        hash = tag.iter().fold(hash, |hash, digit| mix(hash.rotate_left(17) ^ u64::from(*digit)));
+        at += length as u64;
+        (at % block_chars == 0).then_some(hash)
+    });
+    ends.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    const HEAD: &str = r#"{"router_trace":1,"pieces":{"head":16384,"short":16,"long":64},"part":0}"#;
+
+    fn look(n: u64, size: u64, tags: &str) -> String {
+        format!(
+            r#"{{"e":"look","n":{n},"scopes":{{"regular":0,"prefill":null,"decode":null}},"kind":"text","size":{size},"tags":"{tags}"}}"#
+        )
+    }
+
+    fn end(n: u64, arrived: u64, status: u16) -> String {
+        format!(
+            r#"{{"e":"request","n":{n},"t":9,"arrived":{arrived},"path":"/v1/completions","status":{status},"end":"complete","tries":1,"prompt_tokens":99,"cached_tokens":0,"output_tokens":7,"first_token_ns":null}}"#
+        )
+    }
+
+    fn read(lines: &[String]) -> (Vec<Row>, u64) {
+        let text = format!("{HEAD}\n{}\n", lines.join("\n"));
+        let mut reader = Router::new(Box::new(Cursor::new(text.into_bytes())));
+        let mut rows = Vec::new();
+        while let Some(row) = reader.next(&Place::default()).unwrap() {
+            rows.push(row);
+        }
+        (rows, reader.left_out())
+    }
+
+    #[test]
+    fn answered_requests_are_rows_in_the_order_in_which_they_came() {
+        let (one, other) = ("000100020003000400050006", "00010002000300040005ffff");
+        let lines = [
+            look(1, 96, one),
+            look(2, 90, other),
+            look(3, 30, "00010002"),
+            end(2, 200, 200),
+            end(1, 100, 200),
+            end(3, 50, 503),
+            end(0, 60, 400),
+            r#"{"e":"tick","t":5}"#.to_owned(),
+        ];
+        let (rows, left_out) = read(&lines);
+        assert_eq!((rows.len(), left_out), (2, 2));
+        assert_eq!((rows[0].at_ns, rows[0].input_tokens, rows[0].output_tokens), (100, 24, 7));
+        assert_eq!((rows[1].at_ns, rows[1].input_tokens), (200, 23));
+        assert_eq!(rows[0].blocks.len(), 1);
+        assert_eq!(rows[0].blocks, rows[1].blocks, "they differ behind the first full block");
+        let (rows, _) = read(&[look(1, 64, "0001000200030009"), end(1, 1, 200)]);
+        let (others, _) = read(&[look(1, 64, "0001000200030004"), end(1, 1, 200)]);
+        assert_ne!(rows[0].blocks, others[0].blocks);
+    }
+}
