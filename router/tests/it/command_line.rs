@@ -302,6 +302,9 @@ fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
 
 /// Options that the gateway does not have, with their defaults. Empty: off.
 const OURS: &[(&str, &str)] = &[
+    ("record-trace", "none"),
+    ("record-trace-max-bytes", "1073741824"),
+    ("record-trace-salt-file", "none; drawn at each start"),
     ("worker-api-key", "that of --api-key; without one the client's goes on"),
     ("extra-endpoints", "none"),
     ("load-poll-interval-secs", "1"),

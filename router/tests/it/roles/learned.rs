@@ -85,9 +85,10 @@ fn a_role_or_port_that_is_not_the_worker_s_fails_with_one_line() {
         let shown = shown_when(&router, &id, "failed");
         assert_eq!((&shown["is_healthy"], &shown["job_status"]["status"]), (&json!(false), &json!("failed")));
         let reason = shown["reason"].as_str().expect("a reason");
-        let lines = log.lines();
-        let lines: Vec<_> =
-            lines.iter().filter(|line| line.contains("ERROR") && line.contains(&worker.url())).collect();
+        let told = |line: &String| line.contains("ERROR") && line.contains(&worker.url());
+        // The log has a thread of its own.
+        wait_until("the log to tell it", || log.lines().iter().any(told));
+        let lines: Vec<String> = log.lines().into_iter().filter(told).collect();
         assert_eq!(lines.len(), 1, "{lines:?}");
         for part in parts.into_iter().chain(["register it again"]) {
             assert!(reason.contains(part) && lines[0].contains(part), "{said}: no {part} in {reason}");
