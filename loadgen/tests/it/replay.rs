@@ -182,6 +182,7 @@ fn kinds(path: &Path) -> Vec<(String, Value)> {
 #[test]
 fn a_recording_gives_the_decisions_of_its_own_policies() {
     let directory = tempfile::tempdir().unwrap();
+    let (mut refused, mut again) = (false, false);
     for policy in ["cache_aware", "power_of_two", "round_robin", "random", "manual", "bucket"] {
         let path = record(directory.path(), policy, &[]);
         let lines = kinds(&path);
@@ -189,10 +190,9 @@ fn a_recording_gives_the_decisions_of_its_own_policies() {
         let has = |kind: &str, key: &str, value: Value| {
             lines.iter().any(|(e, line)| e == kind && line[key] == value)
         };
-        assert!(
-            has("health", "healthy", false.into()) && has("finish", "outcome", "refused".into()),
-            "{policy}"
-        );
+        assert!(has("health", "healthy", false.into()), "{policy}");
+        // Whether the worker that refuses is asked at all is for the policy to say.
+        refused |= has("finish", "outcome", "refused".into());
         assert!(count("first") > 0 && count("look") == count("plan"), "{policy}");
         assert_eq!(count("request"), 4 * CLIENTS * REQUESTS, "{policy}");
         assert_eq!(count("credit") > 0, policy == "cache_aware", "{policy}");
@@ -203,12 +203,15 @@ fn a_recording_gives_the_decisions_of_its_own_policies() {
         let share = found["identical_share"].as_f64().unwrap();
         assert!(share >= 0.99 && found["whole"] == true, "{policy}: {text}");
         let decisions = found["decisions"].as_u64().unwrap();
-        assert!(decisions > 4 * (CLIENTS * REQUESTS) as u64, "{policy}: some were tried again: {text}");
+        let requests = 4 * (CLIENTS * REQUESTS) as u64;
+        assert!(decisions >= requests, "{policy}: {text}");
+        again |= decisions > requests;
         assert_eq!(
             found["recorded"]["prompt_tokens"], found["replayed"]["prompt_tokens"],
             "{policy}: {text}"
         );
     }
+    assert!(refused && again, "some were refused, and tried again");
 }
 
 #[test]
