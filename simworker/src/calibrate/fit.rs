@@ -1,7 +1,7 @@
 //! From measured steps to step times: least squares over both sides of the roofline, prefill and decode together.
 //!
 //! `max(token·n, weights)` is not linear. But for each choice of which samples are bound by the weights the rest is,
-//! so every choice is tried, in the order of n, and the one that tells the samples best stays. Both kinds of steps share the
+//! so every choice is tried, in the order of n, and the one that predicts the samples best stays. Both kinds of steps share the
 //! weights, so that what one kind leaves open the other may decide.
 
 use simworker_core::cost::StepTimes;
@@ -29,30 +29,43 @@ pub(super) struct DecodeSample {
     pub(super) error: f64,
 }
 
-/// What could be told.
+/// What the samples come to.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fit {
     pub(super) steps: StepTimes,
     /// How far each of the step times may be off, nanoseconds, in the order of [`crate::preset_file::rows`]: half of an interval
     /// that has the truth in 95 of 100 cases. Infinite for what the samples say nothing of.
-    pub(super) spreads: [f64; 8],
+    pub(super) half_widths: [f64; UNKNOWNS],
     /// The largest share of a sample that a nanosecond of each of them makes.
-    pub(super) shares: [f64; 8],
-    /// Squared errors by what they should be; above 1 the formula is no good, and more samples do not help.
-    pub(super) misfit: f64,
-    /// No prompt was short enough to be bound by the weights: they are in the fixed costs.
-    pub(super) has_weights: bool,
-    /// A batch was so large that it was bound by compute; otherwise the cost of a sequence is a bound from above.
-    pub(super) has_sequences: bool,
+    pub(super) shares: [f64; UNKNOWNS],
+    /// Chi-square per degree of freedom; well above 1 the formula is no good, and more samples do not help.
+    pub(super) reduced_chi_square: f64,
+}
+
+impl Fit {
+    /// Whether a prompt was short enough to be bound by the weights; otherwise they are in the fixed costs.
+    pub(super) fn has_weights(&self) -> bool {
+        self.half_widths[WEIGHTS].is_finite()
+    }
+
+    /// Whether a batch was so large that it was bound by compute; otherwise the cost of a sequence is a bound from above.
+    pub(super) fn has_sequences(&self) -> bool {
+        self.half_widths[SEQUENCE].is_finite()
+    }
 }
 
 /// Unknowns, in the order of [`crate::preset_file::rows`].
 const UNKNOWNS: usize = 8;
+/// Places among the unknowns of those that samples may leave open.
+const WEIGHTS: usize = 3;
+const SEQUENCE: usize = 5;
+const COMM: usize = 7;
 /// Fewest samples on each side of the roofline.
 const FEWEST: usize = 2;
-/// Standard errors to each side of an interval that has the truth in 95 of 100 cases; samples are few.
-const WIDTH: f64 = 2.2;
-/// Samples that are told better than this need no further unknown.
+/// Standard errors to each side of an interval that has the truth in 95 of 100 cases: Student's t for the ten or so degrees of
+/// freedom that there are.
+pub(super) const STANDARD_ERRORS: f64 = 2.2;
+/// Samples that are predicted better than this need no further unknown.
 const GOOD: f64 = 0.05;
 
 /// Whether a time can have been measured: no step takes no time, or less.
@@ -61,7 +74,7 @@ pub(super) fn is_time(ns: f64) -> bool {
 }
 
 /// Fits both kinds of steps. `gpus` tells whether there is communication. Nothing if the samples are too few, or if one is
-/// no [time](is_time) or is told as none by what comes out.
+/// no [time](is_time) or what comes out predicts one that is none.
 pub(super) fn fit(prefill: &[PrefillSample], decode: &[DecodeSample], gpus: u32) -> Option<Fit> {
     let mut measured = prefill.iter().map(|sample| sample.ns).chain(decode.iter().map(|sample| sample.ns));
     if !measured.all(is_time) {
@@ -73,10 +86,10 @@ pub(super) fn fit(prefill: &[PrefillSample], decode: &[DecodeSample], gpus: u32)
     decode.sort_by(|a, b| a.batch.total_cmp(&b.batch));
     let samples = Samples { prefill, decode, has_comm: gpus > 1 };
     let best = samples.best()?;
-    let fitted = samples.told(&best)?;
-    let told = samples.prefill.iter().map(|sample| prefill_ns(&fitted.steps, sample));
-    let mut told = told.chain(samples.decode.iter().map(|sample| decode_ns(&fitted.steps, sample)));
-    told.all(is_time).then_some(fitted)
+    let fitted = samples.fitted(&best)?;
+    let predicted = samples.prefill.iter().map(|sample| prefill_ns(&fitted.steps, sample));
+    let mut predicted = predicted.chain(samples.decode.iter().map(|sample| decode_ns(&fitted.steps, sample)));
+    predicted.all(is_time).then_some(fitted)
 }
 
 /// How many samples of each kind are bound by the weights.
@@ -91,9 +104,19 @@ struct Split {
 struct Choice {
     split: Split,
     solution: Solution<UNKNOWNS>,
-    unknowns: usize,
+    used: [bool; UNKNOWNS],
     /// Sum of the squared errors, each by what it should be.
     squares: f64,
+}
+
+impl Choice {
+    fn unknowns(&self) -> usize {
+        count_of(&self.used)
+    }
+}
+
+fn count_of(used: &[bool]) -> usize {
+    used.iter().filter(|used| **used).count()
 }
 
 /// In the order of their sizes.
@@ -108,7 +131,12 @@ impl Samples {
         self.prefill.len() + self.decode.len()
     }
 
-    /// The choice that tells the samples best. One with more unknowns must be worth them (BIC).
+    /// Whether some batches are bound by compute.
+    fn has_sequences(&self, split: Split) -> bool {
+        split.decode < self.decode.len()
+    }
+
+    /// The choice that predicts the samples best. One with more unknowns must be worth them (BIC).
     fn best(&self) -> Option<Choice> {
         let most_flat = self.prefill.len().checked_sub(FEWEST)?;
         let all = self.decode.len();
@@ -123,30 +151,29 @@ impl Samples {
         };
         let count = self.count() as f64;
         let cost = |choice: &Choice| {
-            count * (choice.squares / count).max(GOOD).ln() + choice.unknowns as f64 * count.ln()
+            count * (choice.squares / count).max(GOOD).ln() + choice.unknowns() as f64 * count.ln()
         };
         let best = classes.into_iter().filter_map(best_of);
         best.min_by(|a, b| cost(a).total_cmp(&cost(b)))
     }
 
     fn choice(&self, split: Split) -> Option<Choice> {
-        let has_weights = split.prefill > 0;
-        let has_sequences = split.decode < self.decode.len();
-        let has_comm = self.has_comm && split.prefill > FEWEST;
-        let used = [true, true, true, has_weights, true, has_sequences, true, has_comm];
-        let unknowns = used.iter().filter(|used| **used).count();
-        if self.decode.len() < FEWEST || self.count() < unknowns {
+        let mut used = [true; UNKNOWNS];
+        used[WEIGHTS] = split.prefill > 0;
+        used[SEQUENCE] = self.has_sequences(split);
+        used[COMM] = self.has_comm && split.prefill > FEWEST;
+        if self.decode.len() < FEWEST || self.count() < count_of(&used) {
             return None;
         }
         let solution = solve_positive(&self.rows(split), used)?;
         let steps = self.steps(split, &solution)?;
-        let square = |told: f64, ns: f64, error: f64| ((told / ns - 1.0) / error).powi(2);
+        let square = |predicted: f64, ns: f64, error: f64| ((predicted / ns - 1.0) / error).powi(2);
         let prefill =
             (self.prefill.iter()).map(|sample| square(prefill_ns(&steps, sample), sample.ns, sample.error));
         let decode =
             self.decode.iter().map(|sample| square(decode_ns(&steps, sample), sample.ns, sample.error));
         let squares: f64 = prefill.chain(decode).sum();
-        squares.is_finite().then_some(Choice { split, solution, unknowns, squares })
+        squares.is_finite().then_some(Choice { split, solution, used, squares })
     }
 
     fn rows(&self, split: Split) -> Vec<Row<UNKNOWNS>> {
@@ -155,12 +182,12 @@ impl Samples {
             let PrefillSample { new_tokens: new, cached_tokens, ns, error } = *sample;
             let pairs = new * (cached_tokens + new / 2.0);
             let (token, weights) = if at < split.prefill { (0.0, 1.0) } else { (new, 0.0) };
-            ([1.0, token, pairs, weights, 0.0, 0.0, 0.0, comm(new)], ns, error)
+            Row { coefficients: [1.0, token, pairs, weights, 0.0, 0.0, 0.0, comm(new)], ns, error }
         });
         let decode = (0..).zip(&self.decode).map(|(at, sample): (usize, _)| {
             let DecodeSample { batch, context, ns, error } = *sample;
             let (sequence, weights) = if at < split.decode { (0.0, 1.0) } else { (batch, 0.0) };
-            ([0.0, 0.0, 0.0, weights, 1.0, sequence, context, comm(batch)], ns, error)
+            Row { coefficients: [0.0, 0.0, 0.0, weights, 1.0, sequence, context, comm(batch)], ns, error }
         });
         prefill.chain(decode).collect()
     }
@@ -168,43 +195,41 @@ impl Samples {
     fn steps(&self, split: Split, solution: &Solution<UNKNOWNS>) -> Option<StepTimes> {
         let [fixed, token, pair, weights, decode_fixed, sequence, context, comm] = solution.values;
         let largest = self.decode.last()?.batch;
-        let is_bound = split.decode < self.decode.len();
         Some(StepTimes {
             prefill_fixed_ns: fixed,
             prefill_token_ns: token,
             attention_pair_ns: pair,
             weights_ns: weights,
             decode_fixed_ns: decode_fixed,
-            decode_sequence_ns: if is_bound { sequence } else { token.min(weights / largest) },
+            decode_sequence_ns: if self.has_sequences(split) {
+                sequence
+            } else {
+                token.min(weights / largest)
+            },
             decode_context_token_ns: context,
             comm_token_ns: comm,
         })
     }
 
-    fn told(&self, best: &Choice) -> Option<Fit> {
-        let Choice { split, solution, unknowns, squares } = best;
-        let has_weights = split.prefill > 0;
-        let has_sequences = split.decode < self.decode.len();
-        let freedom = self.count().saturating_sub(*unknowns).max(1) as f64;
-        let misfit = squares / freedom;
-        let mut spreads = solution.variances.map(|variance| WIDTH * (variance * misfit.max(1.0)).sqrt());
-        if !has_weights {
-            spreads[3] = f64::INFINITY;
-        }
-        if !has_sequences {
-            spreads[5] = f64::INFINITY;
-        }
-        if self.has_comm && split.prefill <= FEWEST {
-            spreads[7] = f64::INFINITY;
+    fn fitted(&self, best: &Choice) -> Option<Fit> {
+        let Choice { split, solution, used, squares } = best;
+        let freedom = self.count().saturating_sub(best.unknowns()).max(1) as f64;
+        let reduced_chi_square = squares / freedom;
+        let error = |variance: f64| (variance * reduced_chi_square.max(1.0)).sqrt();
+        let mut half_widths = solution.variances.map(|variance| STANDARD_ERRORS * error(variance));
+        // Without communication its cost is known: none.
+        let open = |at: usize| !used[at] && (at != COMM || self.has_comm);
+        for at in (0..UNKNOWNS).filter(|at| open(*at)) {
+            half_widths[at] = f64::INFINITY;
         }
         let mut shares = [0.0_f64; UNKNOWNS];
-        for (row, ns, _) in self.rows(*split) {
-            for (share, value) in shares.iter_mut().zip(row) {
-                *share = share.max(value / ns);
+        for row in self.rows(*split) {
+            for (share, value) in shares.iter_mut().zip(row.coefficients) {
+                *share = share.max(value / row.ns);
             }
         }
         let steps = self.steps(*split, solution)?;
-        Some(Fit { steps, spreads, shares, misfit, has_weights, has_sequences })
+        Some(Fit { steps, half_widths, shares, reduced_chi_square })
     }
 }
 
@@ -271,7 +296,7 @@ mod tests {
         let (prefill, decode) = samples(&TRUTH, &BATCHES);
         let fit = fit(&prefill, &decode, 1).unwrap();
         assert_near(&fit.steps, &TRUTH, 1e-6);
-        assert!(fit.has_weights && fit.has_sequences);
+        assert!(fit.has_weights() && fit.has_sequences());
     }
 
     #[test]
@@ -285,7 +310,7 @@ mod tests {
     fn small_batches_only_bound_the_cost_of_a_sequence() {
         let (prefill, decode) = samples(&TRUTH, &[1.0, 4.0, 16.0]);
         let fit = fit(&prefill, &decode, 1).unwrap();
-        assert!(!fit.has_sequences);
+        assert!(!fit.has_sequences());
         assert_near(&StepTimes { decode_sequence_ns: 80e3, ..fit.steps }, &TRUTH, 1e-6);
         assert!(fit.steps.decode_sequence_ns * 16.0 <= TRUTH.weights_ns);
     }
@@ -303,7 +328,7 @@ mod tests {
         near(steps.decode_sequence_ns, TRUTH.decode_sequence_ns);
     }
 
-    /// Noise of 1 % that is told as such.
+    /// Noise of 1 %, which the samples say.
     fn noisy(seed: u64) -> (Vec<PrefillSample>, Vec<DecodeSample>) {
         let (mut prefill, mut decode) = samples(&TRUTH, &BATCHES);
         let mut state = seed;
@@ -322,25 +347,25 @@ mod tests {
 
     #[test]
     fn intervals_have_the_truth_in_them() {
-        let (mut told, mut all) = (0, 0);
+        let (mut held, mut all) = (0, 0);
         for seed in 0..100 {
             let (prefill, decode) = noisy(seed);
             let fit = fit(&prefill, &decode, 1).unwrap();
             let pairs =
                 crate::preset_file::rows(&fit.steps).into_iter().zip(crate::preset_file::rows(&TRUTH));
-            for (((_, got), (_, truth)), spread) in pairs.zip(fit.spreads).take(7) {
+            for (((_, got), (_, truth)), half_width) in pairs.zip(fit.half_widths).take(7) {
                 all += 1;
-                told += usize::from((got - truth).abs() <= spread);
+                held += usize::from((got - truth).abs() <= half_width);
             }
         }
-        assert!(told * 10 >= all * 9, "{told} of {all}");
+        assert!(held * 10 >= all * 9, "{held} of {all}");
     }
 
     #[test]
     fn what_is_not_measured_has_no_interval() {
         let (prefill, decode) = samples(&TRUTH, &[1.0, 4.0, 16.0]);
         let fit = fit(&prefill, &decode, 1).unwrap();
-        assert!(fit.spreads[5].is_infinite() && fit.spreads[4].is_finite(), "{:?}", fit.spreads);
+        assert!(fit.half_widths[5].is_infinite() && fit.half_widths[4].is_finite(), "{:?}", fit.half_widths);
     }
 
     #[test]

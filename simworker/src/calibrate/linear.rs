@@ -1,7 +1,13 @@
 //! Weighted least squares over few unknowns, with how far each unknown may be off.
 
-/// One equation: coefficients, the time they add up to, and the relative standard error of that time.
-pub(super) type Row<const N: usize> = ([f64; N], f64, f64);
+/// One equation: a time is the sum of the unknowns, each by its coefficient.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Row<const N: usize> {
+    pub(super) coefficients: [f64; N],
+    pub(super) ns: f64,
+    /// Relative standard error of the time.
+    pub(super) error: f64,
+}
 
 /// What solves the equations best.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -16,16 +22,17 @@ pub(super) struct Solution<const N: usize> {
 pub(super) fn solve<const N: usize>(rows: &[Row<N>], used: [bool; N]) -> Option<Solution<N>> {
     // Columns differ by many orders of magnitude, so each is scaled to 1.
     let mut scale = [0.0_f64; N];
-    for (row, ns, error) in rows {
-        for (scale, value) in scale.iter_mut().zip(row) {
+    for Row { coefficients, ns, error } in rows {
+        for (scale, value) in scale.iter_mut().zip(coefficients) {
             *scale = scale.max((value / ns / error).abs());
         }
     }
     let mut normal = [[0.0; N]; N];
     let mut right = [0.0; N];
-    for (row, ns, error) in rows {
+    for Row { coefficients, ns, error } in rows {
         let weight = ns * error;
-        let row: [f64; N] = std::array::from_fn(|i| if used[i] { row[i] / weight / scale[i] } else { 0.0 });
+        let row: [f64; N] =
+            std::array::from_fn(|i| if used[i] { coefficients[i] / weight / scale[i] } else { 0.0 });
         for (i, value) in row.iter().enumerate() {
             right[i] += value / error;
             for (cell, other) in normal[i].iter_mut().zip(row) {
@@ -96,10 +103,14 @@ mod tests {
         assert!((got / expected - 1.0).abs() < 1e-9, "{got} for {expected}");
     }
 
+    fn row<const N: usize>(coefficients: [f64; N], ns: f64, error: f64) -> Row<N> {
+        Row { coefficients, ns, error }
+    }
+
     #[test]
     fn the_variance_is_that_of_the_rows() {
         // Two looks at one number, each with 1 % of error: 1 % / √2.
-        let rows = [([1.0, 0.0], 100.0, 0.01), ([1.0, 0.0], 100.0, 0.01)];
+        let rows = [row([1.0, 0.0], 100.0, 0.01), row([1.0, 0.0], 100.0, 0.01)];
         let solution = solve(&rows, [true, false]).unwrap();
         near(solution.values[0], 100.0);
         near(solution.variances[0].sqrt(), 1.0 / 2.0_f64.sqrt());
@@ -109,7 +120,7 @@ mod tests {
 
     #[test]
     fn rows_with_small_errors_count_more() {
-        let rows = [([1.0], 100.0, 0.01), ([1.0], 200.0, 1e-5)];
+        let rows = [row([1.0], 100.0, 0.01), row([1.0], 200.0, 1e-5)];
         let value = solve(&rows, [true]).unwrap().values[0];
         assert!((199.0..=200.0).contains(&value), "{value}");
     }
@@ -117,7 +128,8 @@ mod tests {
     #[test]
     fn what_would_be_negative_is_nothing_and_not_certain() {
         // y = 10 − 1·x, of which a step time makes y = 8 or so.
-        let rows = [([1.0, 1.0], 9.0, 0.01), ([1.0, 2.0], 8.0, 0.01), ([1.0, 3.0], 7.0, 0.01)];
+        let rows =
+            [([1.0, 1.0], 9.0), ([1.0, 2.0], 8.0), ([1.0, 3.0], 7.0)].map(|(by, ns)| row(by, ns, 0.01));
         let solution = solve_positive(&rows, [true, true]).unwrap();
         assert_eq!(solution.values[1], 0.0);
         assert!((7.0..9.0).contains(&solution.values[0]) && solution.variances[1] > 0.0, "{solution:?}");

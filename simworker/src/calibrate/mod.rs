@@ -167,15 +167,15 @@ fn undecided(samples: &Samples) -> CalibrateError {
 
 /// Whether the formula is so far from the samples that more of them do not help.
 fn is_hopeless(fit: &Fit, rounds: u32) -> bool {
-    rounds >= ENOUGH_ROUNDS && fit.misfit > HOPELESS
+    rounds >= ENOUGH_ROUNDS && fit.reduced_chi_square > HOPELESS
 }
 
 fn unknowns(fit: &Fit, rounds: u32) -> Vec<String> {
     let mut notes = Vec::new();
-    if !fit.has_weights {
+    if !fit.has_weights() {
         notes.push("No prompt was bound by the weights: they are in the fixed costs.".into());
     }
-    if !fit.has_sequences {
+    if !fit.has_sequences() {
         notes.push("No batch was bound by compute: decode_sequence_ns is a bound from above.".into());
     }
     if is_hopeless(fit, rounds) {

@@ -16,8 +16,8 @@ pub struct Figure {
     /// The time, nanoseconds.
     pub ns: f64,
     /// Half of an interval that has the truth in 95 of 100 cases, nanoseconds; infinite if the samples say nothing of it.
-    pub spread_ns: f64,
-    /// The largest share of a sample that the spread makes.
+    pub half_width_ns: f64,
+    /// The largest share of a sample that the half-width makes.
     effect: f64,
 }
 
@@ -36,15 +36,15 @@ impl Figure {
     }
 
     fn is_within(&self, share: f64) -> bool {
-        self.spread_ns <= share * self.ns || self.effect <= NO_MATTER
+        self.half_width_ns <= share * self.ns || self.effect <= NO_MATTER
     }
 
     fn describe(&self) -> String {
-        let Self { name, ns, spread_ns, .. } = *self;
-        let interval = match (spread_ns.is_finite(), ns > 0.0) {
+        let Self { name, ns, half_width_ns, .. } = *self;
+        let interval = match (half_width_ns.is_finite(), ns > 0.0) {
             (false, _) => "not measured".into(),
-            (true, true) => format!("± {:.1} %", spread_ns / ns * 100.0),
-            (true, false) => format!("± {spread_ns:.0}"),
+            (true, true) => format!("± {:.1} %", half_width_ns / ns * 100.0),
+            (true, false) => format!("± {half_width_ns:.0}"),
         };
         let undecided = if self.is_undecided() { "undecided, " } else { "" };
         format!("{name:<24} {ns:>14.1} {undecided}{interval}")
@@ -53,15 +53,17 @@ impl Figure {
 
 /// The step times with their intervals.
 fn figures(fit: &Fit) -> impl Iterator<Item = Figure> + '_ {
-    named(&fit.steps).into_iter().zip(fit.spreads).zip(fit.shares).map(|(((name, ns), spread_ns), share)| {
-        let effect = if spread_ns.is_finite() { spread_ns * share } else { f64::INFINITY };
-        Figure { name, ns, spread_ns, effect }
-    })
+    named(&fit.steps).into_iter().zip(fit.half_widths).zip(fit.shares).map(
+        |(((name, ns), half_width_ns), share)| {
+            let effect = if half_width_ns.is_finite() { half_width_ns * share } else { f64::INFINITY };
+            Figure { name, ns, half_width_ns, effect }
+        },
+    )
 }
 
 /// Whether all that can be known is known well enough.
 pub(super) fn is_known(fit: &Fit) -> bool {
-    figures(fit).all(|figure| figure.spread_ns.is_infinite() || figure.is_within(AIM))
+    figures(fit).all(|figure| figure.half_width_ns.is_infinite() || figure.is_within(AIM))
 }
 
 /// A measured worker.
@@ -75,7 +77,7 @@ pub struct Calibration {
     pub figures: Vec<Figure>,
     /// What the preset does not know, in sentences.
     pub notes: Vec<String>,
-    /// Each sample: what it is, measured and told, in milliseconds.
+    /// Each sample: what it is, measured and predicted, in milliseconds.
     rows: Vec<(String, f64, f64)>,
 }
 
@@ -106,7 +108,8 @@ impl Calibration {
             (what, sample.ns / 1e6, decode_ns(&fit.steps, sample) / 1e6)
         });
         let rows: Vec<(String, f64, f64)> = prefill.chain(decode).collect();
-        let errors: Vec<f64> = rows.iter().map(|(_, measured, told)| (told / measured - 1.0).abs()).collect();
+        let errors: Vec<f64> =
+            rows.iter().map(|(_, measured, predicted)| (predicted / measured - 1.0).abs()).collect();
         let residual = Residual {
             mean: errors.iter().sum::<f64>() / errors.len().max(1) as f64,
             worst: errors.iter().copied().fold(0.0, f64::max),
@@ -124,9 +127,9 @@ impl Calibration {
             request_overhead_ns: overhead.ns as u64,
             steps: fit.steps,
         };
-        let Overhead { ns, spread_ns } = overhead;
-        let of_request = Figure { name: "request_overhead_ns", ns, spread_ns, effect: f64::INFINITY };
-        let figures = figures(fit).chain((spread_ns > 0.0).then_some(of_request)).collect();
+        let Overhead { ns, half_width_ns } = overhead;
+        let of_request = Figure { name: "request_overhead_ns", ns, half_width_ns, effect: f64::INFINITY };
+        let figures = figures(fit).chain((half_width_ns > 0.0).then_some(of_request)).collect();
         Self { file: PresetFile { preset: measured }, residual, figures, notes, rows }
     }
 
@@ -151,13 +154,13 @@ impl Calibration {
         text + &toml::to_string(&self.file).expect("plain data with string keys always serialises")
     }
 
-    /// The samples, measured and told.
+    /// The samples, measured and predicted.
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = format!("{:<24} {:>12} {:>12} {:>8}\n", "sample", "measured ms", "preset ms", "error");
-        for (what, measured, told) in &self.rows {
-            let error = (told / measured - 1.0) * 100.0;
-            let _ = writeln!(text, "{what:<24} {measured:>12.3} {told:>12.3} {error:>7.2}%");
+        for (what, measured, predicted) in &self.rows {
+            let error = (predicted / measured - 1.0) * 100.0;
+            let _ = writeln!(text, "{what:<24} {measured:>12.3} {predicted:>12.3} {error:>7.2}%");
         }
         let Residual { mean, worst } = self.residual;
         let _ = writeln!(

@@ -7,11 +7,17 @@ const NEAR: f64 = 1e-3;
 /// The least relative error of a mean: counters count in microseconds, and no engine is its formula to the last digit.
 const LEAST_ERROR: f64 = 3e-4;
 
-/// A mean, which measurements it is of, and its relative standard error.
-pub(super) type Mean = (f64, Vec<bool>, f64);
+/// A mean of some of several measurements.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Mean {
+    pub(super) ns: f64,
+    /// Which of the measurements it is of.
+    pub(super) keep: Vec<bool>,
+    /// Relative standard error.
+    pub(super) error: f64,
+}
 
-/// Repeated measurements of the same thing, in series: the mean of each without its disturbances, which measurements it is of, and
-/// its relative standard error. How much one time varies is learnt from all series together, and is the second of what is
+/// Repeated measurements of the same thing, in series: the mean of each without its disturbances. How much one time varies is learnt from all series together, and is the second of what is
 /// given back; where nothing was repeated it is `guess`.
 pub(super) fn means(series: &[Vec<f64>], guess: f64) -> (Vec<Mean>, f64) {
     let shares: Vec<Vec<f64>> = series
@@ -41,11 +47,11 @@ pub(super) fn means(series: &[Vec<f64>], guess: f64) -> (Vec<Mean>, f64) {
     }
     let spread = if freedom > 0.0 { (squares / freedom).sqrt() } else { guess };
     let error = |count: usize| (spread / (count.max(1) as f64).sqrt()).max(LEAST_ERROR);
-    (kept.into_iter().map(|(mean, keep, count)| (mean, keep, error(count))).collect(), spread)
+    (kept.into_iter().map(|(ns, keep, count)| Mean { ns, keep, error: error(count) }).collect(), spread)
 }
 
-/// The line through points: slope and intercept by the medians of Theil and Sen, which a few late answers do not move.
-pub(super) fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+/// The slope of the line through points, by the median of Theil and Sen, which a few late answers do not move.
+pub(super) fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let least = points.iter().map(|(x, _)| *x).fold(f64::INFINITY, f64::min);
     let most = points.iter().map(|(x, _)| *x).fold(f64::NEG_INFINITY, f64::max);
     // Between neighbours any disturbance is a slope.
@@ -58,9 +64,7 @@ pub(super) fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
             }
         }
     }
-    let slope = median(&mut slopes)?;
-    let intercept = median(&mut points.iter().map(|(x, y)| y - slope * x).collect::<Vec<_>>())?;
-    Some((slope, intercept))
+    median(&mut slopes)
 }
 
 /// The middle one.
@@ -81,37 +85,37 @@ mod tests {
         let mut disturbed = noisy(22);
         disturbed[3] = 900.0;
         let (all, _) = means(&[disturbed, noisy(88), vec![50.0]], 0.0);
-        assert!((all[0].0 - 100.0).abs() < 1.0 && !all[0].1[3], "{:?}", all[0]);
+        assert!((all[0].ns - 100.0).abs() < 1.0 && !all[0].keep[3], "{:?}", all[0]);
         let spread = 0.0316;
         for (at, count) in [(0, 21.0_f64), (1, 88.0), (2, 1.0)] {
             let expected = spread / count.sqrt();
-            assert!((all[at].2 / expected - 1.0).abs() < 0.1, "{at}: {} for {expected}", all[at].2);
+            assert!((all[at].error / expected - 1.0).abs() < 0.1, "{at}: {} for {expected}", all[at].error);
         }
     }
 
     #[test]
     fn times_that_do_not_vary_are_certain() {
         let (all, _) = means(&[vec![5.0; 3], vec![7.0]], 0.1);
-        assert_eq!((all[0].0, all[0].2, all[1].2), (5.0, LEAST_ERROR, LEAST_ERROR));
+        assert_eq!((all[0].ns, all[0].error, all[1].error), (5.0, LEAST_ERROR, LEAST_ERROR));
     }
 
     #[test]
     fn what_was_not_repeated_is_not_certain() {
         let (all, _) = means(&[vec![5.0], vec![7.0]], 0.1);
-        assert_eq!((all[0].2, all[1].2), (0.1, 0.1));
+        assert_eq!((all[0].error, all[1].error), (0.1, 0.1));
     }
 
     #[test]
     fn disturbed_neighbours_do_not_tilt_the_line() {
         let near = (0..7).map(|at| (10.0 + f64::from(at) * 0.01, 60.0 + f64::from(at % 3)));
         let points: Vec<_> = near.chain([(20.0, 80.0), (40.0, 120.0), (200.0, 440.0)]).collect();
-        let (slope, intercept) = line(&points).unwrap();
-        assert!((slope - 2.0).abs() < 0.02 && (intercept - 40.0).abs() < 1.5, "{slope} {intercept}");
+        let slope = slope(&points).unwrap();
+        assert!((slope - 2.0).abs() < 0.02, "{slope}");
     }
 
     #[test]
     fn a_late_answer_does_not_move_the_line() {
         let points = [(1.0, 12.0), (2.0, 14.0), (3.0, 16.0), (4.0, 90.0), (5.0, 20.0)];
-        assert_eq!(line(&points), Some((2.0, 10.0)));
+        assert_eq!(slope(&points), Some(2.0));
     }
 }

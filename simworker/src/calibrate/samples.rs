@@ -2,7 +2,7 @@
 
 use super::fit::{DecodeSample, PrefillSample};
 use super::plan::MADE;
-use super::robust::means;
+use super::robust::{Mean, means};
 
 /// Everything that was measured.
 #[derive(Debug, Default)]
@@ -90,5 +90,5 @@ fn merge<T: Copy, M>(
     };
     let (means, spread) = means(&times, guess);
     let each = all.iter().zip(means);
-    (each.map(|(series, (ns, keep, error))| merged(&kept(series, &keep), ns, error)).collect(), spread)
+    (each.map(|(series, Mean { ns, keep, error })| merged(&kept(series, &keep), ns, error)).collect(), spread)
 }

@@ -176,7 +176,7 @@ fn assert_found_in_noise(seed: u64) {
         );
         let figure = calibration.figures.iter().find(|figure| figure.name == name).unwrap();
         assert!(!figure.is_undecided(), "seed {seed}: {figure:?}\n{table}");
-        assert!(figure.spread_ns <= 0.1 * hidden, "seed {seed}: {figure:?}\n{table}");
+        assert!(figure.half_width_ns <= 0.1 * hidden, "seed {seed}: {figure:?}\n{table}");
     }
 }
 
