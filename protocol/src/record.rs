@@ -7,6 +7,10 @@ pub struct RequestRecord {
     pub seq: u64,
     /// Prefix group of the workload, if it has groups.
     pub group: Option<u32>,
+    /// Session of the workload, if it has sessions.
+    pub session: Option<u64>,
+    /// Place of the request in its session, from 0.
+    pub turn: Option<u32>,
     /// When the schedule wanted it sent.
     pub intended_ns: u64,
     /// When it was sent.
@@ -44,6 +48,8 @@ impl RequestRecord {
         Self {
             seq,
             group,
+            session: None,
+            turn: None,
             intended_ns,
             sent_ns,
             first_ns: None,

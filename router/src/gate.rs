@@ -18,7 +18,7 @@ use crate::clock::{Clock, whole_seconds};
 use crate::error::Refusal;
 use crate::metrics::QueueRow;
 
-/// See the module's description.
+/// Admission with both ends of a wait; shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Gate {
     clock: Clock,

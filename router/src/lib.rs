@@ -34,4 +34,4 @@ mod tasks;
 mod tls;
 mod upstream;
 
-pub use limits::raise_open_files;
+pub use limits::{outlive_largest_file, raise_open_files};

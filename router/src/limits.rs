@@ -1,6 +1,8 @@
 //! What the operating system lets the process have.
 
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::process::{Resource, Signal, getrlimit, setrlimit};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Files beside connections, and connections beside those of clients and of their requests.
 const RESERVE: u64 = 64;
@@ -31,4 +33,16 @@ pub fn raise_open_files() {
             tracing::warn!("cannot raise the limit of open files: {error}");
         }
     }
+}
+
+/// Makes a write beyond the largest size of files (`ulimit -f`) fail as on a full disk. Otherwise SIGXFSZ ends the process.
+/// Children have what the system does by default.
+///
+/// # Errors
+/// The operating system refuses a handler.
+pub fn outlive_largest_file() -> std::io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let _guard = runtime.enter();
+    // Nobody waits for it: the handler, which stays until the end of the process, is all that is wanted.
+    signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
 }

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::config::Shutdown;
+use crate::limits::outlive_largest_file;
 use crate::log;
 use crate::stop::{self, Stop, advance};
 
@@ -45,6 +46,7 @@ impl Signals {
     /// # Errors
     /// The operating system refuses a handler or a thread.
     pub(crate) fn watch() -> std::io::Result<Self> {
+        outlive_largest_file()?;
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (told, hangup) = {
             let _guard = runtime.enter();

@@ -54,7 +54,7 @@ pub enum Arrival {
     },
 }
 
-/// See the module's description.
+/// Permits, tokens and the queue for both.
 #[derive(Debug)]
 pub struct Admission {
     config: AdmissionConfig,

@@ -37,7 +37,7 @@ pub(crate) enum Gate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pass(Option<u64>);
 
-/// See the module's description.
+/// One worker's breaker: closed, open or half-open.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Breaker {
     config: BreakerConfig,

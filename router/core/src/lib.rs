@@ -38,13 +38,13 @@ pub use ledger::{Finished, LeaseId, Load, Outcome, Tally};
 pub use plan::{Leg, NoPlan, PairPreference, Plan, PlanMatches, PlanProposal, PlanRequest, Scopes};
 pub use policy::{
     Candidate, Candidates, Choice, Decision, OWNER_SLACK_CHARS, OptionError, OptionKind, OptionSpec,
-    OptionValue, POLICIES, Policies, Policy, PolicyConfig, PolicyId, PolicyRow, Reason, Signals, Unfit,
-    UnknownPolicy,
+    OptionValue, POLICIES, Policies, Policy, PolicyConfig, PolicyId, PolicyRow, Reason, SearchRange, Signals,
+    Unfit, UnknownPolicy,
 };
 use prompt::PromptView;
 pub use request::{Assignment, Grounds, RouteRequest, RoutingKeys, UnknownModel, Unroutable};
 pub use retry::{Cause, Next, RetryBudget, RetryConfig, StatusSet, Tries};
-pub use router::{PolicyError, Proposal, Router, RouterConfig, WarmUp, WorkerView};
+pub use router::{Places, PolicyError, Proposal, Router, RouterConfig, WarmUp, WorkerView};
 
 #[cfg(test)]
 mod testing;

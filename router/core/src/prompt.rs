@@ -62,7 +62,7 @@ pub fn text_chars(text: &[u8]) -> u64 {
 }
 
 /// Whether this byte of UTF-8 text begins a character.
-pub(crate) fn starts_char(byte: u8) -> bool {
+pub fn starts_char(byte: u8) -> bool {
     byte & 0xC0 != 0x80
 }
 

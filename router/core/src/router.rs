@@ -9,6 +9,7 @@ mod doubt;
 mod draft;
 mod eligible;
 mod pairing;
+mod places;
 mod seat;
 mod warm_up;
 mod workers;
@@ -17,6 +18,7 @@ use std::num::NonZeroU32;
 
 pub use config::{PolicyError, RouterConfig};
 use doubt::Doubts;
+pub use places::Places;
 use seat::Seat;
 pub use warm_up::WarmUp;
 pub use workers::WorkerView;
@@ -54,6 +56,8 @@ struct State {
     config: RouterConfig,
     fleet: Fleet,
     ledger: Ledger,
+    /// Of the request that is being placed; given for replays only.
+    places: Places,
 }
 
 // === impl Router ===
@@ -67,7 +71,11 @@ impl Router {
         config.check()?;
         let seats = PerRole::of(|role| Seat::new(config.policies.get(role), config.warm_up));
         let ledger = Ledger::new(config.report_ttl_ns(), config.breaker);
-        Ok(Self { seats, doubts: Doubts::default(), state: State { config, fleet: Fleet::new(), ledger } })
+        Ok(Self {
+            seats,
+            doubts: Doubts::default(),
+            state: State { config, fleet: Fleet::new(), ledger, places: Places::default() },
+        })
     }
 
     /// As [`Router::new`], but as if so many legs had been booked before: draws go on from there. For whoever replays the later
@@ -77,8 +85,14 @@ impl Router {
     /// As there.
     pub fn resumed(config: RouterConfig, bookings: u64) -> Result<Self, PolicyError> {
         let mut router = Self::new(config)?;
-        router.state.ledger.resume(bookings);
+        router.resume(bookings);
         Ok(router)
+    }
+
+    /// Goes on as if so many legs had been booked so far, if that are more than were: for whoever replays what a router did
+    /// and does not know all of it.
+    pub fn resume(&mut self, bookings: u64) {
+        self.state.ledger.resume(bookings);
     }
 
     /// Goes on with other policies, or with other options of the same; returns what they need to be told. Workers, leases,
@@ -87,7 +101,7 @@ impl Router {
     /// changed.
     pub fn set_policies(&mut self, now_ns: u64, policies: Policies) -> Signals {
         let before = std::mem::replace(&mut self.state.config.policies, policies);
-        let State { config, fleet, ledger } = &mut self.state;
+        let State { config, fleet, ledger, .. } = &mut self.state;
         for role in Role::ALL {
             let policy = config.policies.get(role);
             if policy != before.get(role) {

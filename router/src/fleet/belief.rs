@@ -13,7 +13,7 @@ use router_core::{Role, Signals};
 use crate::record::Tape;
 use crate::record::line::{Line, Look};
 
-/// See the module's description.
+/// The prefix index, absent until a policy first wants it.
 #[derive(Debug, Default)]
 pub(crate) struct Belief {
     /// Whether the policy looks at it.
@@ -54,10 +54,17 @@ impl Belief {
         wanted.then(|| RwLockReadGuard::try_map(self.index.read(), Option::as_ref).ok()).flatten()
     }
 
-    /// To look a prompt up whose look is recorded, as [`Self::read`].
-    pub(crate) fn read_for(&self, look: Option<Box<Look>>) -> Option<MappedRwLockReadGuard<'_, PrefixIndex>> {
+    /// To look a prompt up, as [`Self::read`]; `look` is what is recorded of that.
+    pub(crate) fn read_for(
+        &self,
+        prompt: PromptView<'_>,
+        look: Option<Box<Look>>,
+    ) -> Option<MappedRwLockReadGuard<'_, PrefixIndex>> {
         let index = self.read();
-        if let (Some(tape), Some(look)) = (&self.tape, look) {
+        if let (Some(tape), Some(mut look)) = (&self.tape, look) {
+            if let Some(index) = &index {
+                look.share(prompt, index);
+            }
             tape.put(Line::Look(look));
         }
         index
@@ -72,8 +79,10 @@ impl Belief {
         look: u64,
     ) -> Option<Owed> {
         let mut index = self.write()?;
+        let shared = self.tape.as_ref().and_then(|_| index.shared(scope, prompt)).map(Into::into);
         let credit = index.credit(scope, prompt, worker);
-        self.put(|| Line::Credit { n: look, role: role.into(), worker: worker.0 });
+        let clock = index.clock();
+        self.put(|| Line::Credit { n: look, role: role.into(), worker: worker.0, shared, clock });
         Some(Owed { credit, look, role })
     }
 

@@ -10,7 +10,7 @@ use super::rank::{Layout, Rank};
 use super::{Identity, Member};
 use crate::record::{Asked, Recorded};
 
-/// See the module's description.
+/// Decision core and members, always changed together.
 pub(crate) struct Books {
     pub(crate) router: Recorded,
     /// In the order in which they were added.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// See the module's description.
+/// How many workers have not been asked yet; whoever waits is woken at 0.
 #[derive(Debug)]
 pub(crate) struct Newcomers(watch::Sender<usize>);
 

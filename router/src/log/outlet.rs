@@ -20,7 +20,7 @@ const TOGETHER: usize = 4096;
 /// How long a place may take for one write before those who can wait for it do so no longer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// See the module's description.
+/// Lines that wait for the thread that writes them to one place.
 #[derive(Debug)]
 pub(super) struct Outlet {
     state: Mutex<State>,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{increment, read};
 
-/// See the module's description.
+/// Counts of client connections.
 #[derive(Debug, Default)]
 pub(crate) struct ClientMetrics {
     open: AtomicU64,

@@ -40,7 +40,7 @@ pub(crate) enum Cut {
     Silent,
 }
 
-/// See the module's description.
+/// A worker's answer as the body of ours.
 #[derive(Debug)]
 pub(crate) struct AnswerBody {
     inner: Source,

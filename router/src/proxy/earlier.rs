@@ -17,7 +17,7 @@ use super::prepare::Booked;
 use crate::error::{Fault, Half, Refusal};
 use crate::fleet::Member;
 
-/// See the module's description.
+/// The engines that may still know the request by its name, and what the client would have been told.
 #[derive(Debug, Default)]
 pub(super) struct Earlier {
     /// All tries have the names that the client has given, and are one request under them.

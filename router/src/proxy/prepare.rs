@@ -232,7 +232,7 @@ fn look_up(
     if look.is_none() && followed.iter().all(Option::is_none) {
         return PlanMatches::default();
     }
-    let Some(index) = shared.belief.read_for(look) else { return PlanMatches::default() };
+    let Some(index) = shared.belief.read_for(prompt, look) else { return PlanMatches::default() };
     PerRole::of(|role| followed.get(role).map_or_else(Matches::default, |scope| index.lookup(scope, prompt)))
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Sent {
     pub(super) rooms: Arc<Taken>,
 }
 
-/// See the module's description.
+/// Both legs of a pair until one of them decides what comes next. Dropping it ends both.
 pub(super) struct Race<'a> {
     pub(super) errand: &'a Errand<'a>,
     prefill: BookedLeg,

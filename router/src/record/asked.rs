@@ -1,6 +1,6 @@
 //! A request on its way to a decision, as it is recorded. Made outside of all locks: this is where hashing is done.
 
-use router_core::{NoPlan, Plan, PlanRequest, Scopes};
+use router_core::{NoPlan, Places, Plan, PlanRequest, Scopes};
 
 use super::line::{self, Booked, Hash, Line, Look, Refused, RoleName, Roles};
 use super::{Tape, prompt};
@@ -36,6 +36,12 @@ impl Asked {
             ..line::Plan::default()
         };
         (Self { n, plan: Box::new(plan) }, Box::new(look))
+    }
+
+    /// It stands there on the rings of the policies.
+    pub(super) fn at(mut self, places: &Places) -> Self {
+        self.plan.places = Roles::of(|role| *places.get(role));
+        self
     }
 
     /// What came of it.

@@ -60,6 +60,8 @@ impl Recorded {
         matches: &PlanMatches,
         asked: Option<Asked>,
     ) -> Result<Plan, NoPlan> {
+        // Another plan may change who is on the rings, so this comes first.
+        let asked = asked.map(|asked| asked.at(&self.router.places(request)));
         let planned = self.router.plan(now_ns, request, matches);
         if let (Some(tape), Some(asked)) = (&self.tape, asked) {
             tape.put(asked.planned(now_ns, &planned));

@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use router_core::ids::ScopeId;
+use router_core::index::{self, PrefixIndex};
+use router_core::prompt::PromptView;
 use router_core::{Leg, Outcome, Role};
 use serde::{Deserialize, Serialize};
 
@@ -181,11 +184,13 @@ pub enum Line {
         lease: u64,
         outcome: OutcomeName,
     },
-    /// The index was credited with the prompt of look `n`.
+    /// The index was credited with the prompt of look `n`: what that shared before, and the index's clock behind it.
     Credit {
         n: u64,
         role: RoleName,
         worker: u32,
+        shared: Option<Shared>,
+        clock: u64,
     },
     /// The credit was taken back.
     Withdraw {
@@ -224,10 +229,23 @@ pub struct Look {
     pub chars: Option<u64>,
     /// Sixteen bits for each piece, in four hexadecimal digits: of a salted hash of this piece and all before it.
     pub tags: Box<str>,
-    /// Characters of each piece in two hexadecimal digits, where some have several bytes.
+    /// Where some characters have several bytes: a bit for each byte that is indexed, whether one starts there, in hexadecimal
+    /// digits; the first byte is the highest bit of the first digit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wide: Option<Box<str>>,
+    pub starts: Option<Box<str>>,
+    /// What it shares with prompts that the index holds, by the role whose scope they are of.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shared: BTreeMap<RoleName, Shared>,
 }
+
+/// The beginning that a prompt has in common with another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shared(
+    /// Its length in bytes or token ids.
+    pub u64,
+    /// The clock of a credit for a prompt that begins with it.
+    pub u64,
+);
 
 /// What a prompt is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -265,6 +283,9 @@ pub struct Plan {
     /// Workers that it was tried on.
     #[serde(default, skip_serializing_if = "<[u32]>::is_empty")]
     pub tried: Box<[u32]>,
+    /// Where it stands on the rings of the policies that hash keys or prompts: the place behind the hash, not the hash.
+    #[serde(default, skip_serializing_if = "Roles::are_absent")]
+    pub places: Roles<Option<u64>>,
     /// Whether its client prefers a pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pair: Option<bool>,
@@ -387,6 +408,26 @@ impl Pieces {
     }
 }
 
+// === impl Look ===
+
+impl Look {
+    /// Notes what the prompt shares with those that the index holds.
+    pub fn share(&mut self, prompt: PromptView<'_>, index: &PrefixIndex) {
+        let scopes = self.scopes;
+        let of =
+            |role: Role| Some((role.into(), index.shared(ScopeId((*scopes.get(role))?), prompt)?.into()));
+        self.shared = Role::ALL.into_iter().filter_map(of).collect();
+    }
+}
+
+// === impl Shared ===
+
+impl From<index::Shared> for Shared {
+    fn from(index::Shared { symbols, credit }: index::Shared) -> Self {
+        Self(symbols as u64, credit)
+    }
+}
+
 // === impl Roles ===
 
 impl<T> Roles<T> {
@@ -402,6 +443,14 @@ impl<T> Roles<T> {
             Role::Prefill => &self.prefill,
             Role::Decode => &self.decode,
         }
+    }
+}
+
+impl<T> Roles<Option<T>> {
+    /// Whether no role has one.
+    #[must_use]
+    pub fn are_absent(&self) -> bool {
+        self.regular.is_none() && self.prefill.is_none() && self.decode.is_none()
     }
 }
 

@@ -12,6 +12,7 @@ mod asked;
 mod core;
 mod facts;
 pub mod line;
+mod place;
 mod prompt;
 mod salt;
 mod start;
@@ -24,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use asked::Asked;
 pub(crate) use core::Recorded;
+pub use prompt::look_of;
 pub(crate) use start::{Recording, Unwritable, header};
 pub(crate) use tape::{Counts, Tape};
 
@@ -46,6 +48,22 @@ impl Recorder {
         let parent = self.file.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = parent.unwrap_or(Path::new("."));
         let found = std::fs::metadata(directory).and_then(|_| log::can_keep_in(directory));
-        Some(Unwritable::new("--record-trace", &self.file, found.err()?).to_string())
+        let found = found.map_err(|error| Unwritable::new("--record-trace", &self.file, error));
+        Some(found.and_then(|()| self.check_places()).err()?.to_string())
+    }
+
+    /// Refuses to replace what is no recording.
+    fn check_places(&self) -> Result<(), Unwritable> {
+        let taken = [self.file.clone(), place::aside(&self.file)];
+        if let Some(salt) =
+            self.salt_file.as_ref().filter(|salt| taken.iter().any(|path| place::is_same(path, salt)))
+        {
+            let error = std::io::Error::other("the recording is to be there");
+            return Err(
+                Unwritable::new("--record-trace-salt-file", salt, error).advising("name another file")
+            );
+        }
+        let wrong = |error| Unwritable::new("--record-trace", &self.file, error);
+        place::check(&self.file).map_err(|error| wrong(error).advising("move it away, or name another file"))
     }
 }

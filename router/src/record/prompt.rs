@@ -1,15 +1,29 @@
 //! What is recorded of a prompt: how long it is, and sixteen bits for each piece of it.
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
 
-use router_core::prompt::{CHARS_PER_TOKEN, PromptView, text_chars};
+use router_core::prompt::{CHARS_PER_TOKEN, PromptView, starts_char, text_chars};
 
 use super::line::{Kind, Look, Pieces, Roles};
 use super::salt::{Chain, Salt};
 
+/// The look of a prompt, with this salt; [`Look::share`] adds what it shares.
+pub fn look_of(salt: [u8; 16], n: u64, scopes: Roles<Option<u32>>, prompt: PromptView<'_>) -> Look {
+    look(Salt::of(salt), n, scopes, prompt)
+}
+
 /// The look of a prompt.
 pub(super) fn look(salt: Salt, n: u64, scopes: Roles<Option<u32>>, prompt: PromptView<'_>) -> Look {
-    let look = |kind, size| Look { n, scopes, kind, size, chars: None, tags: "".into(), wide: None };
+    let look = |kind, size| Look {
+        n,
+        scopes,
+        kind,
+        size,
+        chars: None,
+        tags: Box::default(),
+        starts: None,
+        shared: BTreeMap::new(),
+    };
     match prompt {
         // No client sends generated prompts.
         PromptView::Unreadable | PromptView::Generated(_) => look(Kind::None, 0),
@@ -21,8 +35,8 @@ pub(super) fn look(salt: Salt, n: u64, scopes: Roles<Option<u32>>, prompt: Promp
             let indexed = indexed_text(prompt);
             let tags = tags(salt, Alphabet::Text, indexed.len(), |range| &indexed[range]);
             let chars = Some(text_chars(text)).filter(|chars| *chars != text.len() as u64);
-            let wide = chars.map(|_| widths(indexed));
-            Look { tags, chars, wide, ..look(Kind::Text, text.len() as u64) }
+            let starts = chars.map(|_| starts(indexed));
+            Look { tags, chars, starts, ..look(Kind::Text, text.len() as u64) }
         }
     }
 }
@@ -66,21 +80,18 @@ fn tags<'a>(
     tags.into()
 }
 
-/// Characters of each piece.
-fn widths(text: &[u8]) -> Box<str> {
-    let mut widths = String::new();
-    let mut at = 0;
-    for length in Pieces::WRITTEN.lengths(text.len() as u64) {
-        // Writing to a string cannot fail.
-        let _ = write!(widths, "{:02x}", text_chars(&text[at..at + length]));
-        at += length;
-    }
-    widths.into()
+/// Where characters start: four bytes to a digit.
+fn starts(text: &[u8]) -> Box<str> {
+    let digit = |bytes: &[u8]| {
+        let bits = bytes.iter().enumerate().filter(|(_, byte)| starts_char(**byte));
+        DIGITS[bits.map(|(at, _)| 8 >> at).sum::<usize>()]
+    };
+    text.chunks(4).map(digit).collect()
 }
 
+const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+
 fn push_hex(to: &mut String, tag: u16) {
-    const DIGITS: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
     to.extend([12, 8, 4, 0].map(|shift| DIGITS[usize::from(tag >> shift & 15)]));
 }
 
@@ -117,15 +128,10 @@ mod tests {
     }
 
     #[test]
-    fn wide_characters_are_counted_by_piece() {
-        let look = seen("日本語日本語 and then plain text follows");
-        assert_eq!(look.chars, Some(6 + 28));
-        let wide = look.wide.expect("they are counted");
-        let counts: Vec<_> = wide
-            .as_bytes()
-            .chunks(2)
-            .map(|two| u32::from_str_radix(std::str::from_utf8(two).expect("hex"), 16))
-            .collect();
-        assert_eq!(counts.into_iter().map(|count| count.expect("hex")).sum::<u32>(), 34);
+    fn it_is_told_where_wide_characters_start() {
+        let look = seen("aé日本 b");
+        assert_eq!((look.size, look.chars), (11, Some(6)));
+        assert_eq!(look.starts.as_deref(), Some("d26"), "1101 0010 011");
+        assert_eq!(seen("plain").starts, None);
     }
 }

@@ -21,11 +21,12 @@ const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// Why nothing can be recorded.
 #[derive(Debug, thiserror::Error)]
-#[error("{flag} {}: {error}; name a file that can be written", .path.display())]
+#[error("{flag} {}: {error}; {remedy}", .path.display())]
 pub(crate) struct Unwritable {
     flag: &'static str,
     path: PathBuf,
     error: std::io::Error,
+    remedy: &'static str,
 }
 
 /// A recording that goes on. Dropping it ends the file.
@@ -38,20 +39,26 @@ pub(crate) struct Recording {
 
 impl Unwritable {
     pub(super) fn new(flag: &'static str, path: &Path, error: std::io::Error) -> Self {
-        Self { flag, path: path.to_owned(), error }
+        Self { flag, path: path.to_owned(), error, remedy: "name a file that can be written" }
+    }
+
+    pub(super) fn advising(self, remedy: &'static str) -> Self {
+        Self { remedy, ..self }
     }
 }
 
 impl Recording {
-    /// Begins the file, in place of what was there: that is put aside as after a rotation.
+    /// Begins the file, in place of the recording that was there: that is put aside as after a rotation.
     ///
     /// # Errors
-    /// The file or that of the salt cannot be used.
+    /// The file or that of the salt cannot be used, or is something else.
     pub(crate) fn start(recorder: &Recorder, header: Header) -> Result<Self, Unwritable> {
         let unwritable = |flag, path: &Path| {
             let path = path.to_owned();
             move |error| Unwritable::new(flag, &path, error)
         };
+        // Before a salt is made.
+        recorder.check_places()?;
         let salt = match &recorder.salt_file {
             Some(path) => Salt::kept_in(path).map_err(unwritable("--record-trace-salt-file", path))?,
             None => Salt::draw().map_err(unwritable("--record-trace", Path::new("/dev/urandom")))?,

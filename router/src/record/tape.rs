@@ -111,8 +111,8 @@ impl Tape {
 fn weight(line: &Line) -> u64 {
     match line {
         Line::Look(look) => {
-            let Look { tags, wide, .. } = &**look;
-            (tags.len() + wide.as_ref().map_or(0, |wide| wide.len())) as u64
+            let Look { tags, starts, .. } = &**look;
+            (tags.len() + starts.as_ref().map_or(0, |starts| starts.len())) as u64
         }
         _ => 0,
     }

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::Tape;
 use super::facts::Facts;
 use super::line::{Header, Line};
+use super::place::{self, aside};
 use super::tape::Item;
 
 /// Between two looks into the channel: whoever puts something in need not wake us.
@@ -129,8 +130,9 @@ impl Writer {
 }
 
 impl Out {
-    /// A new file; what is there is put aside, in place of what was put aside before.
+    /// A new file; the recording that is there is put aside, in place of the one that was put aside before.
     fn begin(path: &Path) -> io::Result<Self> {
+        place::check(path)?;
         match fs::rename(path, aside(path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -145,11 +147,4 @@ impl Out {
         self.bytes += text.len() as u64;
         self.file.write_all(&text)
     }
-}
-
-/// Where the file before is.
-fn aside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".1");
-    name.into()
 }

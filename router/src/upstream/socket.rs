@@ -43,7 +43,7 @@ macro_rules! either {
     };
 }
 
-/// See the module's description.
+/// A connected socket and the mark that it sets when a byte comes.
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: Stream,

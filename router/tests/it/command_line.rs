@@ -294,7 +294,7 @@ fn keys_are_repeated_nowhere() {
 
 #[test]
 fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
-    let router = Router::start_limited(64, &[], &[]);
+    let router = Router::start_limited("-S -n 64", &[], &[]);
     let [soft, hard] = router.open_file_limits();
     assert_ne!(hard, "64", "this machine's hard limit is too low for the test to show anything");
     assert_eq!(soft, hard);

@@ -69,6 +69,31 @@ fn a_request_is_recorded_from_its_look_to_its_end_without_its_text() {
 }
 
 #[test]
+fn of_what_is_hashed_the_place_on_the_ring_is_recorded_and_not_the_hash() {
+    let directory = tempfile::tempdir().expect("a directory");
+    const KEYS: usize = 400;
+    for (policy, least) in [("consistent_hashing", 100), ("prefix_hash", 100), ("manual", 0)] {
+        let path = directory.path().join(policy);
+        let worker = Worker::fixed(ANSWER);
+        let router = recorded(&[&worker], &path, &["--policy", policy]);
+        let mut client = router.client();
+        for n in (0..KEYS).chain([0]) {
+            let headers = format!("Content-Type: application/json\r\nX-SMG-Routing-Key: key {n}\r\n");
+            let body = format!(r#"{{"prompt":"prompt {n}"}}"#);
+            assert_eq!(client.post(COMPLETIONS, &headers, body.as_bytes()).status(), 200);
+        }
+        end(router);
+        let lines = lines(&path);
+        let plans = of(&lines, "plan");
+        let places: Vec<Option<u64>> = plans.iter().map(|plan| plan["places"]["regular"].as_u64()).collect();
+        assert_eq!((places.len(), places[0]), (KEYS + 1, places[KEYS]), "{policy}: the same again");
+        let distinct: std::collections::BTreeSet<u64> = places.into_iter().flatten().collect();
+        // One worker has 160 places: a hash of each of 400 keys could be told from all others.
+        assert!((least..=160).contains(&distinct.len()), "{policy}: {}", distinct.len());
+    }
+}
+
+#[test]
 fn a_full_file_is_put_aside() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("router.trace");
@@ -128,4 +153,68 @@ fn without_the_flag_nothing_is_recorded_or_counted() {
     let router = Router::start(&[worker.url()], &[]);
     assert_eq!(router.post(COMPLETIONS, br#"{"model":"m","prompt":"one"}"#).status(), 200);
     assert_eq!(router.metric("smg_router_record_lines_total"), None);
+}
+
+#[test]
+fn what_is_no_recording_is_refused_at_the_start_and_stays() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    std::fs::create_dir(at("folder")).expect("a directory");
+    std::fs::write(at("foreign"), "my notes").expect("a file");
+    std::fs::write(at("beside.1"), "my notes").expect("a file");
+    let made = std::process::Command::new("mkfifo").arg(at("fifo")).status().expect("mkfifo");
+    assert!(made.success());
+    let taken = |name: &'static str, salt: Option<&'static str>, says: &'static str| (name, salt, says);
+    let cases = [
+        taken("folder", None, "folder is a directory"),
+        taken("fifo", None, "fifo is a fifo"),
+        taken("foreign", None, "foreign is no recording"),
+        taken("beside", None, "beside.1 is no recording"),
+        taken("new", Some("new"), "--record-trace-salt-file"),
+        taken("new", Some("./new.1"), "--record-trace-salt-file"),
+    ];
+    let args = ["--worker-urls", "http://127.0.0.1:1", "--port", "0", "--prometheus-port", "0"];
+    let names = || {
+        let entries = std::fs::read_dir(directory.path()).expect("a directory");
+        entries.map(|entry| entry.expect("an entry").file_name()).collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = names();
+    for (name, salt, says) in cases {
+        for command in [&[][..], &["check"]] {
+            let (path, salt) = (at(name), salt.map(at));
+            let path = ["--record-trace", path.to_str().expect("UTF-8")];
+            let salt =
+                salt.iter().flat_map(|salt| ["--record-trace-salt-file", salt.to_str().expect("UTF-8")]);
+            let all: Vec<&str> = command.iter().copied().chain(args).chain(path).chain(salt).collect();
+            let output = run_to_end(&all);
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{name}: {text}");
+            assert!(text.contains(says) && text.contains("name another file"), "{name}: {text}");
+        }
+    }
+    assert_eq!(names(), before);
+    assert_eq!(std::fs::read_to_string(at("foreign")).expect("a file"), "my notes");
+}
+
+#[test]
+fn a_recording_that_may_not_grow_ends_and_the_router_goes_on() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("router.trace");
+    let worker = Worker::fixed(ANSWER);
+    let args = ["--policy", "round_robin", "--record-trace", path.to_str().expect("UTF-8")];
+    let (mut router, log) = Router::start_limited_logged("-f 64", &[worker.url()], &args);
+    let body = format!(r#"{{"model":"m","prompt":"{}","max_tokens":4}}"#, "a long prompt ".repeat(1000));
+    wait_until("the recording to end", || {
+        assert_eq!(router.post(COMPLETIONS, body.as_bytes()).status(), 200);
+        router.metric("smg_router_record_dropped_total") > Some(0.0)
+    });
+    for _ in 0..3 {
+        assert_eq!(router.post(COMPLETIONS, body.as_bytes()).status(), 200);
+    }
+    router.close_stdin();
+    assert!(router.wait().success());
+    let lines = log.into_lines();
+    let told = lines.iter().filter(|line| line.contains("nothing more is recorded"));
+    assert_eq!(told.count(), 1, "{lines:?}");
+    assert!(std::fs::metadata(&path).expect("a file").len() > 0);
 }

@@ -107,6 +107,12 @@ impl Holdings {
         self.table.iter().map(|(&tenant, holding)| (tenant, holding))
     }
 
+    /// The leaf that was last credited in this epoch, of a tenant that is not gone.
+    pub(super) fn leaf(&self, epoch: u64) -> Option<Leaf> {
+        let live = self.table.values().filter(|holding| !holding.is_dead());
+        live.filter_map(|holding| holding.leaves.get(&epoch)).next().copied()
+    }
+
     /// Characters of each worker that has a tenant, in order of worker id.
     pub(super) fn chars(&self) -> impl Iterator<Item = (WorkerId, u64)> {
         self.current

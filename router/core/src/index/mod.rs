@@ -25,6 +25,7 @@ mod matches;
 mod memory;
 mod node;
 mod ownership;
+mod shared;
 mod shrink;
 mod symbol;
 
@@ -32,6 +33,7 @@ use self::forest::Row;
 use self::generated::GeneratedToken;
 use self::holdings::{Holdings, Tenant};
 pub use self::matches::{HEAD_PART, Match, Matches};
+pub use self::shared::{Held, Shared};
 use self::symbol::Forests;
 use crate::ids::{ScopeId, WorkerId};
 use crate::prompt::PromptView;

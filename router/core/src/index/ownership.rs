@@ -102,7 +102,8 @@ impl<S: Symbol> Forest<S> {
     pub(super) fn shrink(&mut self, id: NodeId, chars: u64, tenant: Tenant, holding: &mut Holding) -> u64 {
         let node = self.arena.node(id);
         let all = u64::from(node.chars);
-        let keep = if chars < all { S::tail(node.edge.run(), all, chars) } else { 0 };
+        // Bytes that continue the last character of the parent stay with it, wherever the edges are cut.
+        let keep = if chars <= all { S::tail(node.edge.run(), all, chars) } else { 0 };
         if keep == 0 {
             return self.disown(id, tenant, holding);
         }

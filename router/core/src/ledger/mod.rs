@@ -249,9 +249,9 @@ impl Ledger {
         Self { accounts: Vec::new(), leases: BTreeMap::new(), bookings: 0, report_ttl_ns, breaker }
     }
 
-    /// Counts on from so many bookings.
+    /// Counts on from so many bookings, but never from fewer than there were: leases have their numbers by them.
     pub(crate) fn resume(&mut self, bookings: u64) {
-        self.bookings = bookings;
+        self.bookings = self.bookings.max(bookings);
     }
 
     /// Opens the account of a worker; ids come in ascending order.

@@ -1,7 +1,7 @@
 //! The balance test: the two-threshold rule for "too much on one worker".
 
 use super::config::PolicyConfig;
-use super::options::{OptionKind, OptionSpec, OptionValue};
+use super::options::{OptionKind, OptionSpec, OptionValue, SearchRange};
 
 /// The absolute threshold.
 pub(super) const ABS_THRESHOLD: OptionSpec = OptionSpec {
@@ -9,6 +9,7 @@ pub(super) const ABS_THRESHOLD: OptionSpec = OptionSpec {
     kind: OptionKind::Integer { min: 0, max: i64::MAX },
     default: OptionValue::Integer(64),
     help: "balance test: least difference of load that counts as too much",
+    search: Some(SearchRange { low: 4.0, high: 256.0, log: true }),
 };
 
 /// The relative threshold.
@@ -17,6 +18,7 @@ pub(super) const REL_THRESHOLD: OptionSpec = OptionSpec {
     kind: OptionKind::Float { min: 1.0, max: f64::INFINITY },
     default: OptionValue::Float(1.5),
     help: "balance test: least ratio of load that counts as too much",
+    search: Some(SearchRange { low: 1.05, high: 3.0, log: true }),
 };
 
 /// Both thresholds.

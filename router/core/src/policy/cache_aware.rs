@@ -7,7 +7,7 @@
 
 use super::balance::{ABS_THRESHOLD, BalanceTest, REL_THRESHOLD};
 use super::config::PolicyConfig;
-use super::options::{OptionKind, OptionSpec, OptionValue};
+use super::options::{OptionKind, OptionSpec, OptionValue, SearchRange};
 use super::table::PolicyRow;
 use super::{Candidate, Choice, Decision, Policy, Reason, Signals, WARM_UP};
 use crate::Unroutable;
@@ -26,24 +26,28 @@ const THRESHOLD: OptionSpec = OptionSpec {
     kind: OptionKind::Float { min: 0.0, max: 1.0 },
     default: OptionValue::Float(0.3),
     help: "share of the prompt that must match, and more, for the match to be followed",
+    search: Some(SearchRange { low: 0.1, high: 0.9, log: false }),
 };
 const MAX_TREE_SIZE: OptionSpec = OptionSpec {
     key: "max_tree_size",
     kind: OptionKind::Integer { min: 1, max: i64::MAX },
     default: OptionValue::Integer(1 << 26),
     help: "most characters that the prefix index keeps per worker",
+    search: None,
 };
 const MAX_TREE_BYTES: OptionSpec = OptionSpec {
     key: "max_tree_bytes",
     kind: OptionKind::Integer { min: 1, max: i64::MAX },
     default: OptionValue::Integer(1 << 30),
     help: "most memory of the whole prefix index, in bytes",
+    search: None,
 };
 const BALANCE_SCOPE: OptionSpec = OptionSpec {
     key: "balance_scope",
     kind: OptionKind::Choice(&["owner", "fleet"]),
     default: OptionValue::Text(std::borrow::Cow::Borrowed("owner")),
     help: "balance test: of the worker that would be chosen (owner), or of the most loaded one (fleet, as the gateway)",
+    search: None,
 };
 
 pub(super) const ROW: PolicyRow = PolicyRow {

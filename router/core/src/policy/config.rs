@@ -1,6 +1,7 @@
 //! A policy's name and options, checked when they are set.
 
 use super::options::{OptionError, OptionSpec, OptionValue, did_you_mean};
+use super::prefix_hash::TOKEN_COUNT;
 use super::table::{POLICIES, PolicyId, PolicyRow};
 use super::{Policy, Signals};
 use crate::fleet::Role;
@@ -103,6 +104,17 @@ impl PolicyConfig {
             .iter()
             .zip(&self.values)
             .filter_map(|(spec, value)| Some((spec.key, value.as_ref()?)))
+    }
+
+    /// Whether a request that stands at some place of a ring under this ([`crate::Router::places`]) stands there under
+    /// `other` too.
+    #[must_use]
+    pub fn hashes_as(&self, other: &Self) -> bool {
+        let hashed = |config: &Self| {
+            let count = config.options().find(|(spec, _)| spec.key == TOKEN_COUNT.key);
+            count.map(|(_, value)| value.clone())
+        };
+        self.id() == other.id() && hashed(self) == hashed(other)
     }
 
     /// What the policy needs to be told, with these options.

@@ -8,6 +8,7 @@ use super::ring::Ring;
 use super::table::PolicyRow;
 use super::{Choice, Decision, Policy, Reason, Signals};
 use crate::fleet::Worker;
+use crate::request::{RouteRequest, RoutingKeys};
 use crate::{Unroutable, WorkerId};
 
 const TARGET: Reason = Reason::new("target_worker_hit");
@@ -42,16 +43,20 @@ impl Policy for ConsistentHashing {
             let row = row.ok_or(Unroutable::TargetUnavailable)?;
             return Ok(Choice::new(row, TARGET));
         }
-        let key = present(keys.routing_key).map(|key| (key, ROUTING_KEY));
-        let key = key.or_else(|| present(keys.implicit).map(|key| (key, IMPLICIT_KEY)));
-        let on_ring = key.and_then(|(key, reason)| {
-            let mut walk = self.ring.clockwise(xxh3_64(key.as_bytes()));
+        let on_ring = key(keys).and_then(|(key, reason)| {
+            let hash = decision.place.unwrap_or_else(|| xxh3_64(key.as_bytes()));
+            let mut walk = self.ring.clockwise(hash);
             walk.find_map(|worker| candidates.get(worker)).map(|row| Choice::new(row, reason))
         });
         Ok(on_ring.unwrap_or_else(|| {
             let place = decision.draws().below(candidates.len());
             Choice::new(candidates.at(place), NO_KEY)
         }))
+    }
+
+    fn place(&self, request: &RouteRequest<'_>) -> Option<u64> {
+        let (key, _) = key(&request.keys).filter(|_| present(request.keys.target_worker).is_none())?;
+        self.ring.place(xxh3_64(key.as_bytes()))
     }
 
     fn worker_added(&mut self, worker: &Worker) {
@@ -61,6 +66,12 @@ impl Policy for ConsistentHashing {
     fn worker_removed(&mut self, worker: WorkerId) {
         self.ring.remove(worker);
     }
+}
+
+/// The key that decides where no worker is asked for.
+fn key<'a>(keys: &RoutingKeys<'a>) -> Option<(&'a str, Reason)> {
+    let key = present(keys.routing_key).map(|key| (key, ROUTING_KEY));
+    key.or_else(|| present(keys.implicit).map(|key| (key, IMPLICIT_KEY)))
 }
 
 /// A header that says something.

@@ -294,6 +294,23 @@ fn an_option_of_several_policies_is_the_same_in_all() {
 }
 
 #[test]
+fn a_range_that_is_searched_is_one_that_the_option_takes() {
+    for_every_row(|row| {
+        for (spec, range) in row.options.iter().filter_map(|spec| Some((spec, spec.search?))) {
+            assert!(range.low < range.high && (!range.log || range.low > 0.0), "{}", spec.key);
+            for end in [range.low, range.high] {
+                let taken = match spec.kind {
+                    OptionKind::Integer { min, max } => end >= min as f64 && end <= max as f64,
+                    OptionKind::Float { min, max } => (min..=max).contains(&end),
+                    OptionKind::Choice(_) => false,
+                };
+                assert!(taken, "{}: {end}", spec.key);
+            }
+        }
+    });
+}
+
+#[test]
 fn every_option_takes_its_default_and_its_limits_and_nothing_beyond() {
     for_every_row(|row| {
         for spec in row.options {

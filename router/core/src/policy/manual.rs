@@ -20,12 +20,14 @@ const ASSIGNMENT_MODE: OptionSpec = OptionSpec {
     kind: OptionKind::Choice(&["random", "min_load", "min_group"]),
     default: OptionValue::Text(std::borrow::Cow::Borrowed("random")),
     help: "where a new key goes: any worker, the one with the fewest requests in flight, or with the fewest keys",
+    search: None,
 };
 const MAX_IDLE_SECS: OptionSpec = OptionSpec {
     key: "max_idle_secs",
     kind: OptionKind::Integer { min: 1, max: 1 << 32 },
     default: OptionValue::Integer(14_400),
     help: "seconds after which a key that is not used is forgotten",
+    search: None,
 };
 
 pub(super) const ROW: PolicyRow = PolicyRow {

@@ -29,7 +29,7 @@ use std::fmt;
 pub use cache_aware::OWNER_SLACK_CHARS;
 pub use candidates::{Candidate, Candidates};
 pub use config::{PolicyConfig, UnknownPolicy};
-pub use options::{OptionError, OptionKind, OptionSpec, OptionValue};
+pub use options::{OptionError, OptionKind, OptionSpec, OptionValue, SearchRange};
 pub use policies::{Policies, Unfit};
 pub use table::{POLICIES, PolicyId, PolicyRow};
 
@@ -46,6 +46,11 @@ pub trait Policy: fmt::Debug + Send {
     /// # Errors
     /// The request asks for what no candidate can give.
     fn choose<'d>(&self, decision: &'d Decision<'_>) -> Result<Choice<'d>, Unroutable>;
+
+    /// Where the request stands on the policy's ring; `None` if it has none, or none of what it hashes is in the request.
+    fn place(&self, _request: &RouteRequest<'_>) -> Option<u64> {
+        None
+    }
 
     /// The choice was booked.
     fn booked(&mut self, _decision: &Decision<'_>, _choice: Choice<'_>) {}
@@ -118,6 +123,8 @@ pub struct Decision<'a> {
     /// Characters of the prompt that the index looked at.
     pub prompt_chars: u64,
     pub(crate) fleet: &'a Fleet,
+    /// Where the request stands on the policy's ring, if that is told instead of what would be hashed for it.
+    pub(crate) place: Option<u64>,
     pub(crate) seed: u64,
     pub(crate) bookings: u64,
 }

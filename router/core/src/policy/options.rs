@@ -14,6 +14,19 @@ pub struct OptionSpec {
     pub default: OptionValue,
     /// One line for people.
     pub help: &'static str,
+    /// Where a better value is looked for when none is named; absent where a search has nothing to gain.
+    pub search: Option<SearchRange>,
+}
+
+/// The part of an option's range that is worth a search. Both ends belong to it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SearchRange {
+    /// Smallest.
+    pub low: f64,
+    /// Largest.
+    pub high: f64,
+    /// Whether even steps are even ratios.
+    pub log: bool,
 }
 
 /// What an option takes. Both ends of a range belong to it.

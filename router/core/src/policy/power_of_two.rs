@@ -18,6 +18,7 @@ const LOAD_METRIC: OptionSpec = OptionSpec {
     kind: OptionKind::Choice(&["tokens", "requests", "least_requests"]),
     default: OptionValue::Text(std::borrow::Cow::Borrowed("tokens")),
     help: "load: the tokens or requests that workers report, or the requests this router has in flight (least_requests)",
+    search: None,
 };
 
 pub(super) const ROW: PolicyRow = PolicyRow {

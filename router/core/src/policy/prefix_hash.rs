@@ -17,23 +17,26 @@ use super::table::PolicyRow;
 use super::{Candidate, Choice, Decision, Policy, Reason, Signals};
 use crate::fleet::Worker;
 use crate::prompt::{CHARS_PER_TOKEN, PromptView, starts_char, text_chars};
+use crate::request::RouteRequest;
 use crate::{Unroutable, WorkerId};
 
 const HIT: Reason = Reason::new("ring_hit");
 const WALK: Reason = Reason::new("load_balance_walk");
 const NO_PROMPT: Reason = Reason::new("fallback_least_load");
 
-const TOKEN_COUNT: OptionSpec = OptionSpec {
+pub(super) const TOKEN_COUNT: OptionSpec = OptionSpec {
     key: "prefix_token_count",
     kind: OptionKind::Integer { min: 1, max: 1 << 20 },
     default: OptionValue::Integer(256),
     help: "tokens at the beginning of a prompt that are hashed; of text four times as many characters",
+    search: None,
 };
 const LOAD_FACTOR: OptionSpec = OptionSpec {
     key: "prefix_hash_load_factor",
     kind: OptionKind::Float { min: 1.0, max: f64::INFINITY },
     default: OptionValue::Float(1.25),
     help: "a worker with more than this times the mean of requests in flight is passed over",
+    search: None,
 };
 
 pub(super) const ROW: PolicyRow = PolicyRow {
@@ -91,7 +94,8 @@ impl Policy for PrefixHash {
         let total: u64 = candidates.iter().map(|row| row.load().requests).sum();
         let most = (total + 1) as f64 / candidates.len() as f64 * self.load_factor;
         let acceptable = |row: &Candidate<'_>| total == 0 || row.load().requests as f64 <= most;
-        let on_ring = self.hash(decision.request.prompt).and_then(|hash| {
+        let hash = decision.place.or_else(|| self.hash(decision.request.prompt));
+        let on_ring = hash.and_then(|hash| {
             let mut walk = self.ring.clockwise(hash).filter_map(|worker| candidates.get(worker));
             let own = walk.next()?;
             if acceptable(own) {
@@ -100,6 +104,10 @@ impl Policy for PrefixHash {
             walk.find(|row| acceptable(row)).map(|row| Choice::new(row, WALK))
         });
         Ok(on_ring.unwrap_or_else(|| Choice::new(candidates.least_loaded(&mut decision.draws()), NO_PROMPT)))
+    }
+
+    fn place(&self, request: &RouteRequest<'_>) -> Option<u64> {
+        self.ring.place(self.hash(request.prompt)?)
     }
 
     fn worker_added(&mut self, worker: &Worker) {

@@ -29,6 +29,12 @@ impl Ring {
         self.places.retain(|(_, owner)| *owner != worker);
     }
 
+    /// The first place clockwise from `hash`: whoever walks from there meets the same workers. `None` on an empty ring.
+    pub(super) fn place(&self, hash: u64) -> Option<u64> {
+        let at = self.places.partition_point(|(place, _)| *place < hash);
+        self.places.get(at).or(self.places.first()).map(|(place, _)| *place)
+    }
+
     /// The workers clockwise from `hash`, once around; a worker comes up once for each of its places.
     pub(super) fn clockwise(&self, hash: u64) -> impl Iterator<Item = WorkerId> {
         let (before, after) = self.places.split_at(self.places.partition_point(|(place, _)| *place < hash));

@@ -11,7 +11,7 @@ use crate::prompt::{CHARS_PER_TOKEN, INDEXED_BYTES, PromptView};
 use crate::request::{Assignment, Grounds, RouteRequest, Unroutable};
 use crate::{Signals, WorkerId};
 
-/// See the module's description. It borrows what the choice depended on, so nothing can have changed until it is booked.
+/// A choice that borrows what the choice depended on, so nothing can have changed until it is booked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Draft<'d, 's, 'r> {
     decision: &'d Decision<'s>,

@@ -52,6 +52,7 @@ impl<'a> Survey<'a> {
             candidates: self.candidates(workers)?,
             members: &workers.members,
             fleet: &self.state.fleet,
+            place: *self.state.places.get(self.role),
             prompt_chars: self.matches.prompt_chars(),
             seed: self.state.config.seed,
             bookings: self.state.ledger.bookings() + self.ahead,

@@ -5,7 +5,7 @@ use crate::Unroutable;
 use crate::fleet::Worker;
 use crate::policy::{Choice, Decision, Policy, PolicyConfig, PolicyId, Signals};
 
-/// See the module's description.
+/// The policy of one role, what it needs to know, and the workers that warm up under it.
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) signals: Signals,

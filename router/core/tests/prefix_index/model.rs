@@ -37,6 +37,15 @@ impl Prompt {
         }
     }
 
+    /// Whether it begins with the first so many symbols of `other`.
+    pub(crate) fn shares(&self, other: &Prompt, symbols: usize) -> bool {
+        match (self, other) {
+            (Self::Text(a), Self::Text(b)) => a.starts_with(&b[..symbols]),
+            (Self::Tokens(a), Self::Tokens(b)) => a.starts_with(&b[..symbols]),
+            _ => false,
+        }
+    }
+
     pub(crate) fn is_longer_than(&self, other: &Prompt) -> bool {
         match (self, other) {
             (Self::Text(a), Self::Text(b)) => a.len() > b.len() && a.starts_with(b),
@@ -162,6 +171,13 @@ impl Model {
             Some(Match { worker: WorkerId(worker), chars, credited, head_credited })
         });
         rows.collect()
+    }
+
+    /// Symbols from the prompt's beginning that anybody holds.
+    pub(crate) fn shared(&self, scope: u32, prompt: &Prompt) -> usize {
+        let is_held =
+            |head: &&Prompt| self.owned.values().any(|owned| owned.contains_key(&(scope, (*head).clone())));
+        prompt.heads().iter().take_while(is_held).count()
     }
 
     /// Credits so far.

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use router_core::ids::{ScopeId, WorkerId};
-use router_core::index::{Credit, IndexLimits, Match, PrefixIndex};
+use router_core::index::{Credit, Held, IndexLimits, Match, PrefixIndex, Shared};
+use router_core::prompt::PromptView;
 
 use crate::model::{Model, Prompt};
 
@@ -56,6 +57,8 @@ struct Booking {
     worker: u32,
     credit: Credit,
     epoch: u64,
+    /// Of the index, which counts credits for which it has no room at all otherwise.
+    clock: u64,
 }
 
 /// Both worlds side by side. With `exact`, memory is no limit and the model says what every lookup must give.
@@ -80,13 +83,20 @@ impl Pair {
                 let credit = self.index.credit(ScopeId(*scope), prompt.view(), WorkerId(*worker));
                 let (scope, worker, prompt) = (*scope, *worker, prompt.clone());
                 self.agree(scope, &prompt);
-                self.bookings.push(Booking { scope, prompt, worker, credit, epoch });
+                let clock = self.index.clock();
+                self.bookings.push(Booking { scope, prompt, worker, credit, epoch, clock });
             }
             Op::Withdraw(n) if !self.bookings.is_empty() => {
                 let booking = self.bookings.remove(n % self.bookings.len());
-                let Booking { scope, prompt, worker, credit, epoch } = booking;
+                let Booking { scope, prompt, worker, credit, epoch, clock } = booking;
                 self.model.withdraw(scope, &prompt, worker, epoch);
-                self.index.withdraw(prompt.view(), credit);
+                // What is recalled is as good as the prompt, and needed only where something is.
+                match self.index.recall(clock) {
+                    _ if n % 2 == 0 => self.index.withdraw(prompt.view(), credit),
+                    Some(Held::Text(text)) => self.index.withdraw(PromptView::Text(&text), credit),
+                    Some(Held::Tokens(ids)) => self.index.withdraw(PromptView::Tokens(&ids), credit),
+                    None => {}
+                }
                 self.agree(scope, &prompt);
             }
             Op::Withdraw(_) => {}
@@ -125,6 +135,24 @@ impl Pair {
             assert_eq!(found.rows(), expected, "scope {scope}, {prompt:?}");
             assert_eq!(found.looked(), self.model.epoch());
         }
+        self.is_recalled(scope, prompt);
+    }
+
+    /// What anybody holds of the prompt is the beginning of what is recalled, and all of that is held.
+    fn is_recalled(&self, scope: u32, prompt: &Prompt) {
+        let shared = self.index.shared(ScopeId(scope), prompt.view());
+        if self.exact {
+            assert_eq!(shared.map_or(0, |shared| shared.symbols), self.model.shared(scope, prompt));
+        }
+        let longest = self.index.lookup(ScopeId(scope), prompt.view()).best();
+        let Some(Shared { symbols, credit }) = shared else { return assert_eq!(longest, 0) };
+        let recalled = match self.index.recall(credit).expect("somebody holds it") {
+            Held::Text(text) => Prompt::Text(text),
+            Held::Tokens(ids) => Prompt::Tokens(ids),
+        };
+        assert!(recalled.shares(prompt, symbols), "{recalled:?} for {symbols} of {prompt:?}");
+        let whole = self.index.shared(ScopeId(scope), recalled.view()).map(|shared| shared.symbols);
+        assert_eq!(whole, Some(recalled.heads().len()));
     }
 
     fn agree_on_everything(&self) {

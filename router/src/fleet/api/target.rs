@@ -8,7 +8,7 @@ use crate::fleet::{Books, Identity, Layout, Member, Rank};
 use crate::shared::Shared;
 use crate::upstream::{Address, BadUrl, split_rank, without_userinfo};
 
-/// See the module's description.
+/// The engine that a call speaks of and, where it named one, the rank.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) member: Arc<Member>,

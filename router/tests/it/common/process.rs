@@ -33,12 +33,18 @@ impl Router {
         Self::start_by(command, workers, args)
     }
 
-    /// Starts it with this soft limit of open files.
-    pub(crate) fn start_limited(open_files: u32, workers: &[String], args: &[&str]) -> Self {
-        let mut shell = Command::new("sh");
-        let script = format!("ulimit -S -n {open_files}; exec \"$0\" \"$@\"");
-        shell.args(["-c", &script, env!("CARGO_BIN_EXE_router")]);
-        Self::start_by(shell, workers, args)
+    /// Starts it under this limit, in the words of `ulimit`.
+    pub(crate) fn start_limited(limit: &str, workers: &[String], args: &[&str]) -> Self {
+        Self::start_by(limited(limit), workers, args)
+    }
+
+    /// Starts it under this limit and keeps what it logs.
+    pub(crate) fn start_limited_logged(limit: &str, workers: &[String], args: &[&str]) -> (Self, Log) {
+        let mut command = limited(limit);
+        command.stderr(Stdio::piped());
+        let mut router = Self::start_by(command, workers, args);
+        let log = Log::of(router.child.stderr.take().expect("piped"));
+        (router, log)
     }
 
     /// Starts it and keeps what it logs.
@@ -205,6 +211,14 @@ impl Drop for Router {
 
 fn command() -> Command {
     Command::new(env!("CARGO_BIN_EXE_router"))
+}
+
+/// Under a limit, in the words of `ulimit`.
+fn limited(limit: &str) -> Command {
+    let mut shell = Command::new("sh");
+    let script = format!("ulimit {limit}; exec \"$0\" \"$@\"");
+    shell.args(["-c", &script, env!("CARGO_BIN_EXE_router")]);
+    shell
 }
 
 /// Runs the router with a command line that must end it by itself.

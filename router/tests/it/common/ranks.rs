@@ -10,7 +10,7 @@ use super::{Conn, Latch, Message, Worker};
 /// A prompt with this word is answered when the latch lets it.
 pub(crate) const HOLD: &str = "hold";
 
-/// See the module's description. It takes requests for its own ranks, and without a rank; others get 400.
+/// A worker that takes requests for its own ranks, and without a rank; others get 400.
 pub(crate) struct RankedEngine {
     pub(crate) worker: Worker,
     pub(crate) go: Latch,

@@ -7,6 +7,7 @@ use crate::common::process::run_to_end;
 
 /// Flags of other programs, as they stand in commands.
 const OF_OTHERS: &[&str] = &[
+    "--cacert",
     "--compat",
     "--disable-radix-cache",
     "--disaggregation-bootstrap-port",

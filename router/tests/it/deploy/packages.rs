@@ -1,5 +1,6 @@
 //! The unit, the image and the manifest start this binary as it wants to be started.
 
+use std::io::Write;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -176,30 +177,58 @@ fn the_images_health_check_tells_a_router_from_none() {
 
 // === the manifest ===
 
+/// The configuration in the manifest's secret, as it is written there.
+fn mounted_configuration() -> String {
+    let manifest = text("deploy/kubernetes/router.yaml");
+    let (_, rest) = manifest.split_once("  router.toml: |\n").expect("a configuration");
+    let lines = rest.lines().take_while(|line| *line != "---");
+    lines.fold(String::new(), |text, line| text + line.strip_prefix("    ").unwrap_or(line) + "\n")
+}
+
+/// What `router check` says of a configuration; panics if that is wrong.
+fn checked(configuration: &str) -> String {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(configuration.as_bytes()).expect("written");
+    let checked = run_to_end(&["check", "--config", file.path().to_str().expect("UTF-8")]);
+    assert!(checked.status.success(), "{}\n{configuration}", String::from_utf8_lossy(&checked.stderr));
+    String::from_utf8(checked.stdout).expect("UTF-8")
+}
+
+#[test]
+fn the_manifests_configuration_and_its_other_one_are_valid() {
+    let regular = mounted_configuration();
+    assert!(!checked(&regular).contains("pd_disaggregation = true"));
+    // The remarks that are settings take the place of the regular workers.
+    let (_, rest) = regular.split_once("# [disaggregation]\n").expect("another one");
+    let pairs: Vec<&str> = rest.lines().map_while(|line| line.strip_prefix("# ")).collect();
+    let (_, others) = regular.split_once("\n[policy]").expect("a policy");
+    let pairs = checked(&format!("[disaggregation]\n{}\n[policy]{others}", pairs.join("\n")));
+    assert!(pairs.contains("pd_disaggregation = true") && pairs.contains("8998"), "{pairs}");
+}
+
 #[test]
 fn kubernetes_knows_when_to_send_and_how_long_to_wait() {
     let documents = yaml::documents(&text("deploy/kubernetes/router.yaml"));
-    let [deployment, service] = &documents[..] else { panic!("{} documents", documents.len()) };
+    let [secret, deployment, service] = &documents[..] else { panic!("{} documents", documents.len()) };
     let pod = &deployment["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
-    let arguments: Vec<&str> = container["args"]
-        .as_array()
-        .expect("arguments")
-        .iter()
-        .map(|it| it.as_str().expect("a text"))
-        .collect();
-    let after = |flag: &str| {
-        let at =
-            arguments.iter().position(|argument| *argument == flag).unwrap_or_else(|| panic!("no {flag}"));
-        arguments[at + 1].parse::<u64>().expect("seconds")
+    let volume = &pod["volumes"][0];
+    assert_eq!(volume["secret"]["secretName"], secret["metadata"]["name"]);
+    assert_eq!(container["volumeMounts"][0]["name"], volume["name"]);
+    let folder = container["volumeMounts"][0]["mountPath"].as_str().expect("a path");
+    assert_eq!(container["args"], serde_json::json!(["--config", format!("{folder}/router.toml")]));
+    let configuration = mounted_configuration();
+    let after = |key: &str| -> u64 {
+        let line = configuration.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
+        line.unwrap_or_else(|| panic!("no {key}")).parse().expect("seconds")
     };
     let patience = pod["terminationGracePeriodSeconds"].as_u64().expect("seconds");
-    assert!(patience >= after("--shutdown-grace-period-secs") + MARGIN_SECS);
+    assert!(patience >= after("shutdown_grace_period_secs") + MARGIN_SECS);
     let probe = &container["readinessProbe"];
     let noticed = |probe: &Value| {
         probe["periodSeconds"].as_u64().unwrap() * probe["failureThreshold"].as_u64().unwrap()
     };
-    assert!(after("--shutdown-pause-secs") > noticed(probe), "new requests come until the probe has failed");
+    assert!(after("shutdown_pause_secs") > noticed(probe), "new requests come until the probe has failed");
     assert_eq!(
         (&probe["httpGet"]["path"], &probe["httpGet"]["port"]),
         (&"/readiness".into(), &"http".into())

@@ -30,6 +30,7 @@ const ADJUST_INTERVAL_SECS: OptionSpec = OptionSpec {
     kind: OptionKind::Integer { min: 1, max: u32::MAX as i64 },
     default: OptionValue::Integer(5),
     help: "seconds between two cuts of the ranges; also how far back the load of a worker is looked at",
+    search: None,
 };
 
 pub(super) const ROW: PolicyRow = PolicyRow {
