@@ -8,6 +8,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli;
 use crate::live;
+use crate::say::{self, note};
+use crate::unfinished;
 
 /// The exit codes that scripts may rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +44,26 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Ok(command) => command,
         Err(exit) => return exit,
     };
+    if let Err(error) = router::outlive_largest_file() {
+        note(format_args!(
+            "loadgen: a file that grows beyond the limit of its size will end the program: {error}"
+        ));
+    }
     exit_on_signal();
     let exit = command.execute().unwrap_or_else(|failure| {
-        eprintln!("loadgen: {failure}");
+        note(format_args!("loadgen: {failure}"));
         failure.exit
     });
-    exit.into()
+    if_told(exit).into()
+}
+
+/// The exit code, which is none of success where results could not be printed.
+fn if_told(exit: Exit) -> Exit {
+    let Some(error) = say::failed() else { return exit };
+    note(format_args!(
+        "loadgen: cannot write to standard output: {error}; results that go to files are there"
+    ));
+    if exit == Exit::Done { Exit::Usage } else { exit }
 }
 
 /// Held while results are written, so that an interrupt finds all of them or none.
@@ -65,10 +81,11 @@ fn exit_on_signal() {
         Ok((name, code)) => {
             live::end_all_children();
             let _finished = WRITING.lock();
-            eprintln!("loadgen: ended by {name} before the results were complete");
+            unfinished::remove_all();
+            note(format_args!("loadgen: ended by {name} before the results were complete"));
             std::process::exit(code);
         }
-        Err(error) => eprintln!("loadgen: Ctrl-C will not clean up: {error}"),
+        Err(error) => note(format_args!("loadgen: Ctrl-C will not clean up: {error}")),
     });
 }
 

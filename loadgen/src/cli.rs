@@ -25,7 +25,7 @@ struct Cli {
 ///
 /// # Errors
 /// The code to exit with, after the help (0) or the usage error (2) has been printed.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, ExitCode> {
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, ExitCode> {
     read(args).map_err(|error| {
         // Nothing is left to be done when the terminal is gone.
         let _ = error.print();
@@ -66,18 +66,19 @@ mod tests {
             "s.toml --mode both --policy a,b --seeds 5 --set a.b=1 --set c=x=y --trace t --out o --quiet";
         let args = read(rest).unwrap();
         assert_eq!(args, read(&format!("run {rest}")).unwrap());
+        let (changes, output) = (args.changes, args.output);
         assert_eq!(args.scenario, PathBuf::from("s.toml"));
-        assert_eq!((args.mode, args.seeds, args.quiet), (Some(Mode::Both), Some(5), true));
-        assert_eq!(args.policy.unwrap(), ["a", "b"]);
+        assert_eq!((args.mode, changes.seeds, output.quiet), (Some(Mode::Both), Some(5), true));
+        assert_eq!(changes.policy.unwrap(), ["a", "b"]);
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
-        assert_eq!(args.set, [pair("a.b", "1"), pair("c", "x=y")]);
-        assert_eq!((args.trace, args.out), (Some("t".into()), Some("o".into())));
+        assert_eq!(changes.set, [pair("a.b", "1"), pair("c", "x=y")]);
+        assert_eq!((changes.trace, output.out), (Some("t".into()), Some("o".into())));
     }
 
     #[test]
     fn flags_may_stand_before_the_scenario() {
         assert_eq!(read("--seeds 2 s.toml").unwrap(), read("s.toml --seeds 2").unwrap());
-        assert_eq!(read("s.toml --policy *").unwrap().policy.unwrap(), ["*"]);
+        assert_eq!(read("s.toml --policy *").unwrap().changes.policy.unwrap(), ["*"]);
     }
 
     #[test]

@@ -1,18 +1,25 @@
 //! The laboratory: scenarios become workloads, workloads are driven through a live cluster or a virtual
 //! world, and what came back becomes records, summaries and a report.
 
+// They panic where nobody reads; `say` does not.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod app;
-pub mod cli;
+mod cli;
 pub mod commands;
+mod cores;
 pub mod decisions;
 pub mod experiment;
-pub mod gate;
+mod gate;
 pub mod live;
 pub mod report;
 pub mod run;
+mod say;
 pub mod scenario;
 pub mod search;
-pub mod statistics;
+mod statistics;
 pub mod trace;
-pub mod virtual_time;
-pub mod workload;
+mod unfinished;
+mod virtual_time;
+mod whole;
+mod workload;

@@ -98,16 +98,25 @@ pub struct Machine {
     pub span_ns: u64,
     /// The share of that time in which the thread that sends and receives had a CPU.
     pub client_ran: Option<f64>,
-    /// The share in which it was ready to run and had none.
-    pub client_waited: Option<f64>,
-    /// Of the time in which threads of the workers wanted a CPU, the share in which they had none.
-    pub workers_waited: Option<f64>,
+    /// How it waited for one: the share is of the whole time.
+    pub client_waited: Option<Waited>,
+    /// How the threads of the workers waited: the share is of the time in which they wanted a CPU.
+    pub workers_waited: Option<Waited>,
     /// The same of the router's.
-    pub router_waited: Option<f64>,
+    pub router_waited: Option<Waited>,
     /// The share of all CPUs' time that went to programs which have no part in the run.
     pub others_ran: Option<f64>,
     /// The share that the hypervisor took away.
     pub stolen: Option<f64>,
+}
+
+/// How threads were ready to run and had no CPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Waited {
+    /// The share of some time, from 0 to 1.
+    pub share: f64,
+    /// How long one wait was on average, over all the times that a thread got a CPU, in nanoseconds.
+    pub mean_ns: f64,
 }
 
 /// The error of a request whose client left. Nobody has failed it.

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::Failure;
-use crate::app::{self, Exit};
+use super::shared::{refuse_input, write_file};
+use crate::app::Exit;
 use crate::gate::baseline::{self, BaselineError};
 use crate::gate::{self, Comparison, Incompatible, LEAST_REPEATS, Outcome, Rules, Snapshot, Tolerance};
 use crate::run::World;
+use crate::say::{note, say};
 
 /// The file to which a GitHub job's steps add what shall be shown on its page.
 const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
@@ -64,6 +66,11 @@ impl Uncompared {
 
 /// Compares or records a run, and tells what came of it.
 pub(super) fn execute(options: &Options) -> Result<Exit, Failure> {
+    let outputs = [&options.json, &options.junit, &options.markdown];
+    refuse_input(outputs.into_iter().flatten(), "the baseline", [&options.baseline])?;
+    let summary = options.run.join("summary.json");
+    let outputs = outputs.into_iter().flatten().chain(options.update.then_some(&options.baseline));
+    refuse_input(outputs, "the run", [&options.run, &summary])?;
     let run = gate::read_run(&options.run).map_err(Failure::usage)?;
     let compared = compared(options, &run);
     if options.update {
@@ -97,24 +104,26 @@ fn update(
         return Err(Failure::new(Exit::Invalid, format!("not recorded: {reason}")));
     }
     let path = options.baseline.display();
-    app::uninterrupted(|| baseline::write(&options.baseline, run))
+    baseline::write(&options.baseline, run)
         .map_err(|error| Failure::usage(format!("{path}: cannot be written: {error}")))?;
     let few = |cell: &&gate::Cell| cell.mode == World::Live && cell.repeats() < LEAST_REPEATS;
     if let Some(cell) = run.cells.iter().find(few) {
-        eprintln!(
+        note(format_args!(
             "loadgen: {path} has {} repeat(s) of live {}; a comparison needs {LEAST_REPEATS} (--seeds {LEAST_REPEATS})",
             cell.repeats(),
             cell.policy
-        );
+        ));
     }
     match former {
         Ok(comparison) => tell(options, &comparison)?,
         Err(Uncompared::Baseline(BaselineError::Missing(_))) => {}
         Err(other) => {
-            say(&format!("no difference is shown, because the former baseline is not comparable: {other}\n"))
+            say(format_args!(
+                "no difference is shown, because the former baseline is not comparable: {other}\n"
+            ));
         }
     }
-    say(&format!("recorded: {path} ({} cells)\n", run.cells.len()));
+    say(format_args!("recorded: {path} ({} cells)\n", run.cells.len()));
     Ok(Exit::Done)
 }
 
@@ -130,29 +139,25 @@ fn tell(options: &Options, comparison: &Comparison) -> Result<(), Failure> {
     if let Some(path) = std::env::var_os(STEP_SUMMARY).filter(|path| !path.is_empty()) {
         let path = Path::new(&path);
         if let Err(error) = append(path, &table) {
-            eprintln!("loadgen: {STEP_SUMMARY} ({}) cannot be added to: {error}", path.display());
+            note(format_args!("loadgen: {STEP_SUMMARY} ({}) cannot be added to: {error}", path.display()));
         }
     }
     let json = || format!("{:#}\n", gate::json(comparison));
-    write(options.json.as_deref(), json)?;
-    write(options.junit.as_deref(), || gate::junit(comparison))?;
-    write(options.markdown.as_deref(), || table.clone())
-}
-
-/// Prints. A reader that has gone away is no reason to fail.
-fn say(text: &str) {
-    let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    write("--json", options.json.as_deref(), json)?;
+    write("--junit", options.junit.as_deref(), || gate::junit(comparison))?;
+    write("--markdown", options.markdown.as_deref(), || table.clone())
 }
 
 fn append(path: &Path, text: &str) -> std::io::Result<()> {
     OpenOptions::new().create(true).append(true).open(path)?.write_all(format!("{text}\n").as_bytes())
 }
 
-fn write(path: Option<&Path>, text: impl FnOnce() -> String) -> Result<(), Failure> {
+fn write(flag: &str, path: Option<&Path>, text: impl FnOnce() -> String) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let made = folder.map_or(Ok(()), std::fs::create_dir_all);
-    made.and_then(|()| std::fs::write(path, text()))
-        .map_err(|error| Failure::usage(format!("{}: cannot be written: {error}", path.display())))
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            Failure::usage(format!("{flag} {}: cannot be made: {error}", folder.display()))
+        })?;
+    }
+    write_file(flag, path, &text())
 }

@@ -5,6 +5,7 @@ pub mod compare;
 pub mod replay;
 pub mod run;
 pub mod selfcheck;
+mod shared;
 mod subject;
 pub mod sweep;
 pub mod trace;

@@ -4,16 +4,19 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::shared::{refuse_input, write_json};
 use super::{Failure, assignment};
-use crate::app::{Exit, uninterrupted};
+use crate::app::Exit;
 use crate::decisions::{self, Change, LEAST_SHARE, Replayed};
+use crate::say::{note, say};
 
 /// `loadgen replay …`
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct Options {
-    /// What `router --record-trace FILE` wrote; FILE.1 is read before it where that belongs to it
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// What `router --record-trace FILE` wrote; of FILE and FILE.1 one is enough. Files that were kept from earlier are given
+    /// with them, in any order
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
     /// Decide by this policy instead of the recorded one
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
@@ -27,25 +30,22 @@ pub struct Options {
 
 /// Does what was asked.
 pub(super) fn execute(options: &Options) -> Result<Exit, Failure> {
+    refuse_input(&options.json, "one of the recordings", &options.files)?;
     let change = Change { policy: options.policy.clone(), set: options.set.clone() };
-    let replayed = decisions::replay(&options.file, &change).map_err(Failure::usage)?;
-    print!("{replayed}");
+    let replayed = decisions::replay(&options.files, &change).map_err(Failure::usage)?;
+    say(&replayed);
     if let Some(path) = &options.json {
-        let mut text = serde_json::to_string_pretty(&replayed).map_err(Failure::usage)?;
-        text.push('\n');
-        uninterrupted(|| std::fs::write(path, text)).map_err(|error| {
-            let path = path.display();
-            Failure::usage(format!("--json {path}: {error}; name a file that can be written"))
-        })?;
+        write_json(path, &replayed)?;
     }
     Ok(judge(&replayed))
 }
 
-/// A whole recording under its own policies must give its own decisions.
+/// A whole recording under its own policies must give its own decisions, as far as these rest on what is recorded.
 fn judge(replayed: &Replayed) -> Exit {
-    if !replayed.same_policy || !replayed.whole || replayed.identical_share >= LEAST_SHARE {
+    let is_bound = replayed.same_policy && replayed.whole && replayed.unplaced == 0;
+    if !is_bound || replayed.identical_share >= LEAST_SHARE {
         return Exit::Done;
     }
-    eprintln!("loadgen: fewer than {} % of the decisions are identical", LEAST_SHARE * 100.0);
+    note(format_args!("loadgen: fewer than {} % of the decisions are identical", LEAST_SHARE * 100.0));
     Exit::AssertFailed
 }

@@ -6,8 +6,10 @@ use clap::Args;
 use serde_json::json;
 
 use super::Failure;
-use crate::app::{self, Exit};
+use super::shared::write_json;
+use crate::app::Exit;
 use crate::live::selfcheck::{self, Effort, Found, MOST_LAG_MS, Points, RATE_TOLERANCE, USABLE};
+use crate::say::{note, say};
 
 /// `loadgen selfcheck …`
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
@@ -19,17 +21,13 @@ pub struct Options {
 
 /// Measures, prints a table and a verdict, and writes the figures.
 pub(super) fn execute(options: &Options) -> Result<Exit, Failure> {
-    let found = selfcheck::measure(Effort::USUAL, &mut |what| eprintln!("measuring: {what}"))
+    let found = selfcheck::measure(Effort::USUAL, &mut |what| note(format_args!("measuring: {what}")))
         .map_err(|error| Failure::new(Exit::Target, error))?;
     for line in table(&found).into_iter().chain(verdict(&found)) {
-        println!("{line}");
+        say(line + "\n");
     }
     if let Some(path) = &options.json {
-        let text = json!({"selfcheck": 1, "found": &found, "fit": found.kept_rate().is_some()});
-        let written = app::uninterrupted(|| std::fs::write(path, format!("{text:#}\n")));
-        written.map_err(|error| {
-            Failure::usage(format!("cannot write {}: {error}; choose another --json", path.display()))
-        })?;
+        write_json(path, &json!({"selfcheck": 1, "found": &found, "fit": found.kept_rate().is_some()}))?;
     }
     Ok(if found.kept_rate().is_some() { Exit::Done } else { Exit::Invalid })
 }

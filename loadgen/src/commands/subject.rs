@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{Failure, assignment};
-use crate::scenario::{Mode, Template};
+use crate::scenario::Template;
 use crate::search::quoted;
 
 /// The scenario and what is laid over it.
@@ -38,9 +38,6 @@ pub struct Subject {
     /// How much faster than recorded the trace is replayed; overrides the file
     #[arg(long, value_name = "FACTOR")]
     pub speedup: Option<f64>,
-    /// Searches run in virtual time only
-    #[arg(long, value_name = "virtual", hide = true)]
-    pub mode: Option<Mode>,
 }
 
 /// How many workers there are around a trace.
@@ -58,7 +55,6 @@ impl Subject {
     /// # Errors
     /// A flag makes no sense, or the scenario cannot be read.
     pub(super) fn template(&self, policies: Option<&[String]>) -> Result<Template, Failure> {
-        virtual_only(self.mode)?;
         let opened = match (self.is_trace(), &self.trace) {
             (true, Some(_)) => {
                 let twice = "--trace: the trace is named already; give a scenario, or leave it out";
@@ -119,17 +115,6 @@ impl Subject {
         let set = if self.is_trace() { &[][..] } else { &self.set[..] };
         let flags = flags.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
         flags.chain(set.iter().cloned()).collect()
-    }
-}
-
-/// Refuses live runs.
-pub(super) fn virtual_only(mode: Option<Mode>) -> Result<(), Failure> {
-    match mode {
-        None | Some(Mode::Virtual) => Ok(()),
-        Some(other) => Err(Failure::usage(format!(
-            "--mode {}: searches run in virtual time only; leave it out, and check what was found with `loadgen run`",
-            other.label()
-        ))),
     }
 }
 

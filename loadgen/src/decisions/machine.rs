@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
 
-use router::record::line::{Header, Line, Look, Pieces, Plan, Report, RoleName, Roles};
+use router::record::line::{Header, Line, Look, Named, Pieces, Plan, Report, RoleName, Roles, Shared};
 use router_core::ids::{ScopeId, WorkerId};
-use router_core::index::{Credit, Matches, PrefixIndex};
+use router_core::index::Matches;
 use router_core::{
-    Assignment, LeaseId, LoadReport, NoPlan, Outcome, PerRole, PlanMatches, PlanRequest, Policies, Role,
-    Router, RouterConfig, RoutingKeys, Scopes, WorkerSpec,
+    Assignment, LeaseId, LoadReport, NoPlan, Outcome, PerRole, Places, PlanMatches, PlanRequest, Policies,
+    Role, Router, RouterConfig, RoutingKeys, Scopes, WorkerSpec,
 };
 
+use super::belief::Belief;
+use super::choice::{choice, legs, proposal};
 use super::policies::{self, Change};
 use super::prompt::Prompt;
 use super::tally::{Choice, Tally};
@@ -19,21 +21,22 @@ use super::{ReplayError, Replayed};
 /// Looks that are remembered for what may still be said of them.
 const MOST_LOOKS: usize = 1 << 16;
 
-/// Rows of the index that are given back at a time.
-const SWEEP: usize = 512;
-
 /// See the module's description.
 pub(super) struct Machine {
     router: Router,
     /// Present once a policy has wanted it.
-    index: Option<PrefixIndex>,
+    belief: Option<Belief>,
     /// The policies are the recorded ones, and credits come when they came.
     is_identity: bool,
+    /// Those by which the recorded decisions were made.
+    recorded: Policies,
+    /// Something before is not known. So the books follow what was decided, and not what is decided here: then the unknown
+    /// is forgotten in time, and a difference has no consequences.
+    is_led: bool,
     pieces: Pieces,
     looks: BTreeMap<u64, Looked>,
     /// By the recorded leases.
     legs: HashMap<u64, Vec<Leg>>,
-    credits: HashMap<(u64, RoleName), Credit>,
     tally: Tally,
 }
 
@@ -65,21 +68,22 @@ impl Machine {
         let router = router.map_err(|error| ReplayError::Policy(error.to_string()))?;
         let mut machine = Self {
             router,
-            index: None,
+            belief: None,
             is_identity: change.is_none(),
+            is_led: change.is_none() && header.part > 0,
+            recorded,
             pieces: header.pieces,
             looks: BTreeMap::new(),
             legs: HashMap::new(),
-            credits: HashMap::new(),
             tally,
         };
         machine.want_index();
         Ok(machine)
     }
 
-    /// What came of it; `is_whole`: it began where the router did.
-    pub(super) fn end(self, is_whole: bool) -> Replayed {
-        self.tally.end(is_whole)
+    /// What came of it; `is_cut`: it ended within a line.
+    pub(super) fn end(self, is_cut: bool) -> Replayed {
+        self.tally.end(is_cut)
     }
 
     /// Hears a line.
@@ -120,15 +124,29 @@ impl Machine {
             }
             Line::Cached { t, lease, tokens } => self.cached(t, lease, tokens),
             Line::Finish { t, lease, outcome } => self.finish(t, lease, outcome.into()),
-            Line::Credit { n, role, .. } if self.is_identity => self.credit(n, role),
+            Line::Credit { n, role, shared, clock, .. } if self.is_identity => {
+                self.credit(n, role, (shared, clock));
+            }
             Line::Withdraw { n, role } => self.withdraw(n, role),
-            Line::Clear { workers } => self.with_index(|index, worker| index.clear(worker), &workers),
-            Line::Forget { workers } => self.with_index(|index, worker| index.forget(worker), &workers),
+            Line::Clear { workers } => self.with_belief(Belief::clear, &workers),
+            Line::Forget { workers } => self.with_belief(Belief::forget, &workers),
             Line::Request(request) => self.tally.ended(&request),
-            Line::Dropped { dropped } => self.tally.missing(dropped),
+            Line::Dropped { dropped } => {
+                self.lose_track();
+                self.tally.missing(dropped);
+            }
             Line::Credit { .. } => {}
         }
         Ok(())
+    }
+
+    /// Something may have happened that is not known: caches may have been cleared, too.
+    fn lose_track(&mut self) {
+        if self.is_identity {
+            self.is_led = true;
+            self.belief = None;
+            self.want_index();
+        }
     }
 
     fn add(&mut self, t: u64, worker: u32, url: &str, model: Option<&str>, role: Role) -> Result<(), String> {
@@ -149,10 +167,11 @@ impl Machine {
         }
     }
 
-    fn set_policies(&mut self, t: u64, named: &Roles<router::record::line::Named>) -> Result<(), String> {
+    fn set_policies(&mut self, t: u64, named: &Roles<Named>) -> Result<(), String> {
+        self.tally.policies_changed();
+        self.recorded = policies::policies(named).map_err(|error| error.to_string())?;
         if self.is_identity {
-            let policies: Policies = policies::policies(named).map_err(|error| error.to_string())?;
-            self.router.set_policies(t, policies);
+            self.router.set_policies(t, self.recorded.clone());
             self.want_index();
         }
         Ok(())
@@ -160,7 +179,8 @@ impl Machine {
 
     fn want_index(&mut self) {
         if let Some(limits) = self.router.signals().prefix_index {
-            self.index.get_or_insert_with(|| PrefixIndex::new(limits)).set_limits(limits);
+            let is_same = self.is_identity;
+            self.belief.get_or_insert_with(|| Belief::new(limits, is_same)).set_limits(limits);
         }
     }
 
@@ -171,24 +191,29 @@ impl Machine {
     fn look(&mut self, look: Look) {
         let scopes = scopes(&look);
         let followed: Scopes = PerRole::of(|role| scopes.get(role).filter(|_| self.follows(role)));
-        let matches = match &mut self.index {
-            Some(index) => {
-                index.sweep(SWEEP);
+        let matches = match &mut self.belief {
+            Some(belief) => {
+                belief.sweep();
                 let prompt = Prompt::of(&look, self.pieces);
-                let of = |scope: ScopeId| index.lookup(scope, prompt.view());
-                PerRole::of(|role| followed.get(role).map_or_else(Matches::default, of))
+                let shared = |role: Role| look.shared.get(&role.into()).copied();
+                let of = |role, scope| belief.lookup(scope, prompt.clone(), shared(role));
+                PerRole::of(|role| followed.get(role).map_or_else(Matches::default, |scope| of(role, scope)))
             }
             None => PlanMatches::default(),
         };
         self.looks.insert(look.n, Looked { look, matches, workers: Vec::new() });
         while self.looks.len() > MOST_LOOKS {
-            if let Some((n, _)) = self.looks.pop_first() {
-                Role::ALL.iter().for_each(|role| _ = self.credits.remove(&(n, (*role).into())));
+            if let (Some((n, _)), Some(belief)) = (self.looks.pop_first(), &mut self.belief) {
+                Role::ALL.iter().for_each(|role| belief.pass((n, (*role).into())));
             }
         }
     }
 
     fn plan(&mut self, plan: &Plan) {
+        if let (true, Some(first)) = (self.is_led, plan.legs.first()) {
+            // Leases are numbered by the bookings, also by those that are missing.
+            self.router.resume(first.lease.saturating_sub(1));
+        }
         let Some(looked) = self.looks.get(&plan.n) else {
             self.tally.unknown();
             return;
@@ -208,17 +233,51 @@ impl Machine {
             exclude: &exclude,
             prefers_pair: plan.pair,
         };
-        let planned = self.router.plan(plan.t, &request, &looked.matches);
-        self.tally.decided(plan, &choice(&planned));
-        let own = planned.map(|plan| legs(&plan)).unwrap_or_default();
+        let hashes = |role| self.recorded.get(role).hashes_as(self.router.config().policies.get(role));
+        let places: Places = PerRole::of(|role| plan.places.get(role).filter(|_| hashes(role)));
+        let wanted = self.router.places(&request);
+        let router = &mut self.router;
+        let led =
+            if self.is_led { Self::lead(router, plan, &request, &looked.matches, places) } else { None };
+        let (choice, planned) = led.unwrap_or_else(|| {
+            let planned = router.plan_at(plan.t, &request, &looked.matches, places);
+            (choice(&planned), planned)
+        });
+        let is_hashed = |role: Role| wanted.get(role).is_some() && places.get(role).is_none();
+        let is_placed = !choice.legs.iter().any(|(role, _)| is_hashed((*role).into()));
+        self.tally.decided(plan, &choice, is_placed);
+        let own = planned.as_ref().map(legs).unwrap_or_default();
         let workers: Vec<_> = own.iter().map(|(role, assignment)| (*role, assignment.worker)).collect();
         if let Some(looked) = self.looks.get_mut(&plan.n) {
             looked.workers.clone_from(&workers);
         }
         self.book(plan, &own);
         if !self.is_identity {
-            workers.iter().for_each(|(role, _)| self.credit(plan.n, *role));
+            workers.iter().for_each(|(role, _)| self.credit(plan.n, *role, (None, 0)));
         }
+    }
+
+    /// Books what was decided if something else would be decided here; returns that, and what is booked.
+    fn lead(
+        router: &mut Router,
+        plan: &Plan,
+        request: &PlanRequest<'_>,
+        matches: &PlanMatches,
+        places: Places,
+    ) -> Option<(Choice, Result<router_core::Plan, NoPlan>)> {
+        let proposed = router.propose_plan_at(plan.t, request, matches, places);
+        let choice = proposal(&proposed, plan.tokens);
+        let recorded: Vec<u32> = plan.legs.iter().map(|leg| leg.worker).collect();
+        if choice.legs.iter().map(|(_, worker)| *worker).eq(recorded.iter().copied()) {
+            return None;
+        }
+        // Who gets requests is well, whatever of that is missing.
+        recorded.iter().for_each(|worker| _ = router.set_healthy(plan.t, WorkerId(*worker), true));
+        // With all others excluded nobody else can be chosen; without anybody nothing is booked.
+        let others = router.workers(plan.t).map(|row| row.worker.id);
+        let exclude: Vec<WorkerId> = others.filter(|id| !recorded.contains(&id.0)).collect();
+        let request = PlanRequest { exclude: &exclude, ..*request };
+        Some((choice, router.plan_at(plan.t, &request, matches, places)))
     }
 
     /// Notes which recorded lease stands for which of ours.
@@ -274,28 +333,26 @@ impl Machine {
         }
     }
 
-    fn credit(&mut self, n: u64, role: RoleName) {
+    /// With what the prompt shared when the recorded index was credited, and the clock of that.
+    fn credit(&mut self, n: u64, role: RoleName, told: (Option<Shared>, u64)) {
         let is_followed = self.follows(role.into());
-        let (Some(looked), Some(index)) = (self.looks.get(&n), &mut self.index) else { return };
+        let (Some(looked), Some(belief)) = (self.looks.get(&n), &mut self.belief) else { return };
         let scope = *scopes(&looked.look).get(role.into());
         let worker = looked.workers.iter().find(|(other, _)| *other == role);
         if let (Some(scope), Some((_, worker)), true) = (scope, worker, is_followed) {
-            let prompt = Prompt::of(&looked.look, self.pieces);
-            let credit = index.credit(scope, prompt.view(), *worker);
-            self.credits.insert((n, role), credit);
+            belief.credit((n, role), (scope, *worker), Prompt::of(&looked.look, self.pieces), told);
         }
     }
 
     fn withdraw(&mut self, n: u64, role: RoleName) {
-        let Some(credit) = self.credits.remove(&(n, role)) else { return };
-        if let (Some(looked), Some(index)) = (self.looks.get(&n), &mut self.index) {
-            index.withdraw(Prompt::of(&looked.look, self.pieces).view(), credit);
+        if let Some(belief) = &mut self.belief {
+            belief.withdraw((n, role));
         }
     }
 
-    fn with_index(&mut self, change: impl Fn(&mut PrefixIndex, WorkerId), workers: &[u32]) {
-        if let Some(index) = &mut self.index {
-            workers.iter().for_each(|worker| change(index, WorkerId(*worker)));
+    fn with_belief(&mut self, change: impl Fn(&mut Belief, WorkerId), workers: &[u32]) {
+        if let Some(belief) = &mut self.belief {
+            workers.iter().for_each(|worker| change(belief, WorkerId(*worker)));
         }
     }
 }
@@ -307,29 +364,4 @@ fn scopes(look: &Look) -> Scopes {
 fn load(report: Report) -> LoadReport {
     let Report { total_tokens, running, waiting, token_usage } = report;
     LoadReport { total_tokens, running, waiting, token_usage }
-}
-
-/// The legs of a plan with their roles, in the order of a recording.
-fn legs(plan: &router_core::Plan) -> Vec<(RoleName, Assignment)> {
-    let answering = if plan.prefill.is_some() { RoleName::Decode } else { RoleName::Regular };
-    let prefill = plan.prefill.iter().map(|leg| (RoleName::Prefill, *leg));
-    prefill.chain([(answering, plan.decode)]).collect()
-}
-
-fn choice(planned: &Result<router_core::Plan, NoPlan>) -> Choice {
-    match planned {
-        Err(no) => {
-            Choice { legs: Vec::new(), reason: format!("{}: {}", no.leg.label(), no.why), predicted: 0 }
-        }
-        Ok(plan) => {
-            let legs = legs(plan);
-            let computing = legs.first().and_then(|(_, leg)| leg.predicted_cached_tokens);
-            let reasons: Vec<_> = legs.iter().map(|(_, leg)| leg.reason.as_str()).collect();
-            Choice {
-                legs: legs.iter().map(|(role, leg)| (*role, leg.worker.0)).collect(),
-                reason: reasons.join(" + "),
-                predicted: computing.unwrap_or(0),
-            }
-        }
-    }
 }

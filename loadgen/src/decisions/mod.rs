@@ -3,21 +3,28 @@
 //! A fresh [`router_core::Router`] and prefix index of the same configuration are told everything that the recorded ones were
 //! told, in the same order. What these decided is withheld and only compared. With the recorded policy that proves that the
 //! record is whole and the core decides by its inputs alone; with another policy it shows what that would have chosen, under
-//! the loads and failures that the recorded one has met.
+//! the loads and failures that the recorded one has met. Where a part of the record is missing, books and index follow the
+//! recorded decisions, so that what is not known is forgotten in time.
 
+mod belief;
+mod choice;
 mod file;
 mod machine;
+#[cfg(test)]
+mod oracle;
 mod policies;
 mod prompt;
+mod settled;
 mod tally;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub use file::Recording;
 use machine::Machine;
 pub use policies::Change;
+pub use settled::Settled;
 pub use tally::{Difference, Replayed, Side};
 
 /// Least share of decisions that a replay with the recorded policy must find the same.
@@ -46,20 +53,23 @@ pub enum ReplayError {
         /// What helps.
         remedy: &'static str,
     },
+    /// The files do not belong together.
+    #[error("{0}")]
+    Set(String),
     /// The policy or one of its options cannot be.
     #[error("{0}")]
     Policy(String),
 }
 
-/// Replays the recording at `path`, under its own policies or under other ones.
+/// Replays the recording whose files are at `paths`, under its own policies or under other ones; see [`Recording::open`].
 ///
 /// # Errors
 /// [`ReplayError`]
-pub fn replay(path: &Path, change: &Change) -> Result<Replayed, ReplayError> {
-    let mut recording = Recording::open(path)?;
+pub fn replay(paths: &[PathBuf], change: &Change) -> Result<Replayed, ReplayError> {
+    let mut recording = Recording::open(paths)?;
     let mut machine = Machine::new(recording.header(), change)?;
     while let Some((line, number)) = recording.advance()? {
         machine.feed(line).map_err(|problem| recording.wrong(number, problem))?;
     }
-    Ok(machine.end(recording.is_whole()))
+    Ok(machine.end(recording.is_cut()))
 }

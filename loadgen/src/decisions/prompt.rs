@@ -1,7 +1,9 @@
-//! Prompts that stand in for recorded ones: as long, and equal from their beginnings on to where these were, up to a piece.
+//! Prompts that stand in for recorded ones: as long, with characters at the same places, and made of the tags, so that two are
+//! equal as far as all pieces were.
 
 use protocol::tokenizer::mix;
 use router::record::line::{Kind, Look, Pieces};
+use router_core::index::Held;
 use router_core::prompt::{CHARS_PER_TOKEN, INDEXED_BYTES, PromptView, text_chars};
 
 /// See the module's description.
@@ -23,6 +25,41 @@ impl Prompt {
             Kind::None => Self::None,
             Kind::Ids => Self::Ids(ids(look, size, pieces)),
             Kind::Text => Self::Text(text(look, size, pieces)),
+        }
+    }
+
+    /// Takes over the first `symbols` of what is held; false if there are not so many.
+    pub(super) fn begin(&mut self, held: &Held, symbols: usize) -> bool {
+        fn take<S: Copy>(own: &mut [S], held: &[S], symbols: usize) -> bool {
+            let (Some(own), Some(held)) = (own.get_mut(..symbols), held.get(..symbols)) else { return false };
+            own.copy_from_slice(held);
+            true
+        }
+        match (self, held) {
+            (Self::Text(own), Held::Text(held)) => take(own, held, symbols),
+            (Self::Ids(own), Held::Tokens(held)) => take(own, held, symbols),
+            _ => false,
+        }
+    }
+
+    /// Makes the symbol at this place the next one that begins, or continues, a character as it does.
+    pub(super) fn change(&mut self, at: usize) {
+        match self {
+            Self::Text(text) => {
+                if let Some(byte) = text.get_mut(at) {
+                    *byte = match *byte {
+                        0x7f => 0xc0,
+                        0xbf => 0x80,
+                        byte => byte.wrapping_add(1),
+                    };
+                }
+            }
+            Self::Ids(ids) => {
+                if let Some(id) = ids.get_mut(at) {
+                    *id = id.wrapping_add(1);
+                }
+            }
+            Self::None => {}
         }
     }
 
@@ -51,26 +88,29 @@ fn hex(digits: &[u8]) -> u64 {
 
 fn text(look: &Look, size: u64, pieces: Pieces) -> Vec<u8> {
     let mut text = Vec::with_capacity(size as usize);
-    let mut wide = look.wide.iter().flat_map(|wide| wide.as_bytes().chunks(2).map(hex));
-    let lengths = pieces.lengths(size.min(INDEXED_BYTES as u64));
-    for (length, seed) in lengths.zip(chain(look)) {
-        let chars = wide.next().map_or(length, |chars| (chars as usize).min(length));
-        fill(&mut text, seed, chars, length);
+    let mut starts = look.starts.iter().flat_map(|starts| starts.bytes()).flat_map(bits);
+    for (length, mut seed) in pieces.lengths(size.min(INDEXED_BYTES as u64)).zip(chain(look)) {
+        for _ in 0..length {
+            seed = mix(seed);
+            text.push(byte((seed >> 32) as u8, starts.next().unwrap_or(true)));
+        }
     }
-    // Behind what is indexed only the length counts.
-    let rest = size as usize - text.len().min(size as usize);
+    // Behind what is indexed only the number of characters counts.
+    let rest = (size as usize).saturating_sub(text.len());
     let lacking = look.chars.map_or(rest, |chars| chars.saturating_sub(text_chars(&text)) as usize);
-    fill(&mut text, 0, lacking.min(rest), rest);
+    text.extend((0..rest).map(|at| byte(0, at < lacking)));
     text
 }
 
-/// `length` bytes that begin `chars` characters.
-fn fill(text: &mut Vec<u8>, mut seed: u64, chars: usize, length: usize) {
-    for at in 0..length {
-        seed = mix(seed);
-        let byte = (seed >> 32) as u8;
-        text.push(if at < chars { byte & 0x7f } else { 0x80 | byte & 0x3f });
-    }
+/// One that starts a character, or does not.
+fn byte(drawn: u8, starts: bool) -> u8 {
+    if starts { drawn & 0x7f } else { 0x80 | drawn & 0x3f }
+}
+
+/// The bits of a hexadecimal digit, the highest first.
+fn bits(digit: u8) -> impl Iterator<Item = bool> {
+    let value = hex(&[digit]);
+    [8, 4, 2, 1].into_iter().map(move |bit| value & bit != 0)
 }
 
 fn ids(look: &Look, size: u64, pieces: Pieces) -> Vec<u32> {

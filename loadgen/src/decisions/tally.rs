@@ -7,6 +7,8 @@ use router::record::line::{Header, Plan, Request, RoleName};
 use router_core::{Policies, Role};
 use serde::Serialize;
 
+use super::settled::{Finder, Settled};
+
 /// Differences that are told one by one.
 const TOLD: usize = 10;
 
@@ -27,6 +29,7 @@ pub(super) struct Tally {
     seen: Replayed,
     /// By worker: its URL, whether it computes prompts, prompt tokens as recorded and as replayed.
     workers: BTreeMap<u32, Worker>,
+    finder: Finder,
 }
 
 #[derive(Debug)]
@@ -45,8 +48,14 @@ pub struct Replayed {
     pub replayed_policy: String,
     /// They are the same: all decisions should be, too.
     pub same_policy: bool,
+    /// How often other policies or options took over while it was recorded.
+    pub policy_changes: u64,
     /// The recording begins where the router did, and nothing is missing in it.
     pub whole: bool,
+    /// How many files of the recording came before the first that was read.
+    pub missing_parts: u64,
+    /// The last line is not complete and was passed over.
+    pub cut: bool,
     /// Lines that are missing.
     pub dropped: u64,
     /// Decisions that were compared.
@@ -59,6 +68,10 @@ pub struct Replayed {
     pub other_reason: u64,
     /// Decisions about a prompt that is missing, which cannot be compared.
     pub unknown: u64,
+    /// Decisions by the hash of a key or a prompt that is not recorded: which requests stay together is right, where is not.
+    pub unplaced: u64,
+    /// From where on they are identical; absent if they are not up to the end.
+    pub settled: Option<Settled>,
     /// The first that differ.
     pub differences: Vec<Difference>,
     /// What was recorded.
@@ -132,20 +145,25 @@ impl Tally {
             recorded_policy: names(recorded),
             replayed_policy: names(replayed),
             same_policy,
+            policy_changes: 0,
             whole: true,
+            missing_parts: header.part,
+            cut: false,
             dropped: 0,
             decisions: 0,
             identical: 0,
             identical_share: 1.0,
             other_reason: 0,
             unknown: 0,
+            unplaced: 0,
+            settled: None,
             differences: Vec::new(),
             recorded: Side::default(),
             replayed: Side::default(),
             recorded_hit_rate: None,
             told: [0; 2],
         };
-        Self { seen, workers: BTreeMap::new() }
+        Self { seen, workers: BTreeMap::new(), finder: Finder::new() }
     }
 
     pub(super) fn worker(&mut self, id: u32, url: &str, role: Role) {
@@ -161,12 +179,20 @@ impl Tally {
         self.seen.unknown += 1;
     }
 
-    pub(super) fn decided(&mut self, plan: &Plan, replayed: &Choice) {
+    pub(super) fn policies_changed(&mut self) {
+        self.seen.policy_changes += 1;
+    }
+
+    /// `is_placed`: it rests on nothing but what is recorded.
+    pub(super) fn decided(&mut self, plan: &Plan, replayed: &Choice, is_placed: bool) {
         let recorded = Choice::recorded(plan);
         let seen = &mut self.seen;
+        let is_same = recorded.legs == replayed.legs;
         seen.decisions += 1;
-        if recorded.legs == replayed.legs {
-            seen.identical += 1;
+        seen.identical += u64::from(is_same);
+        seen.unplaced += u64::from(!is_placed);
+        self.finder.decided((plan.n, plan.t), is_same, (seen.decisions, seen.identical));
+        if is_same {
             seen.other_reason += u64::from(recorded.reason != replayed.reason);
         } else if seen.differences.len() < TOLD {
             seen.differences.push(Difference {
@@ -199,9 +225,11 @@ impl Tally {
         }
     }
 
-    pub(super) fn end(self, is_whole: bool) -> Replayed {
-        let Self { mut seen, workers } = self;
-        seen.whole = is_whole && seen.dropped == 0;
+    pub(super) fn end(self, is_cut: bool) -> Replayed {
+        let Self { mut seen, workers, finder } = self;
+        seen.whole = seen.missing_parts == 0 && seen.dropped == 0;
+        seen.cut = is_cut;
+        seen.settled = finder.end((seen.decisions, seen.identical));
         if seen.decisions > 0 {
             seen.identical_share = seen.identical as f64 / seen.decisions as f64;
         }
@@ -233,6 +261,73 @@ fn names(policies: &Policies) -> String {
     format!("{regular} (prefill {prefill}, decode {decode})")
 }
 
+impl Replayed {
+    /// What keeps the decisions from being comparable.
+    fn tell_limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.policy_changes > 0 {
+            let obeyed = if self.same_policy { "they were, too, here" } else { "here they were not" };
+            writeln!(
+                f,
+                "policies or options changed while it was recorded: {} times; {obeyed}",
+                self.policy_changes
+            )?;
+        }
+        if self.dropped > 0 {
+            writeln!(
+                f,
+                "lines missing in the recording: {}; decisions behind them may differ",
+                self.dropped
+            )?;
+        }
+        if self.missing_parts > 0 {
+            let parts = self.missing_parts;
+            writeln!(
+                f,
+                "the recording begins in the middle, {parts} of its files came before: what was cached, in flight or stuck to \
+                 keys then is not known"
+            )?;
+        }
+        if !self.whole && self.same_policy {
+            self.tell_settled(f)?;
+        }
+        if self.cut {
+            writeln!(f, "the last line is cut and was passed over")?;
+        }
+        if self.unknown > 0 {
+            writeln!(f, "decisions whose prompt is missing: {}", self.unknown)?;
+        }
+        if self.unplaced > 0 {
+            writeln!(
+                f,
+                "decisions by the hash of a key or a prompt that is not recorded: {}; which requests stay together is right, \
+                 but not where",
+                self.unplaced
+            )?;
+        }
+        Ok(())
+    }
+
+    fn tell_settled(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let least = super::LEAST_SHARE * 100.0;
+        match self.settled {
+            Some(Settled { after_look: 0, .. }) => {
+                writeln!(f, "at least {least} % are identical from the beginning on all the same")
+            }
+            Some(Settled { after_look, after_ns, decisions, identical }) => {
+                let at = after_ns as f64 / 1e9;
+                writeln!(
+                    f,
+                    "exact behind look {after_look} ({at:.3} s): {identical} of {decisions} decisions are identical from there on"
+                )
+            }
+            None => writeln!(
+                f,
+                "there is no place from which on {least} % are identical: it ends before all is known"
+            ),
+        }
+    }
+}
+
 impl Display for Replayed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "recorded with {}, replayed with {}", self.recorded_policy, self.replayed_policy)?;
@@ -241,21 +336,7 @@ impl Display for Replayed {
         if self.other_reason > 0 {
             writeln!(f, "the same workers for another reason: {}", self.other_reason)?;
         }
-        if self.dropped > 0 {
-            writeln!(
-                f,
-                "lines missing in the recording: {}; decisions behind them may differ",
-                self.dropped
-            )?;
-        } else if !self.whole {
-            writeln!(
-                f,
-                "the recording begins in the middle: what was cached and in flight then is not known"
-            )?;
-        }
-        if self.unknown > 0 {
-            writeln!(f, "decisions whose prompt is missing: {}", self.unknown)?;
-        }
+        self.tell_limits(f)?;
         for Difference { n, t_ns, prompt_tokens, recorded, replayed } in &self.differences {
             let at = *t_ns as f64 / 1e9;
             writeln!(

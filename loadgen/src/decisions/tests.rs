@@ -1,11 +1,14 @@
 //! Prompts that stand in for others.
 
+use std::collections::BTreeMap;
+
 use router::record::line::{Kind, Look, Pieces, Roles};
 
 use super::prompt::Prompt;
 
 fn look(kind: Kind, size: u64, tags: &str) -> Look {
-    Look { n: 1, scopes: Roles::default(), kind, size, chars: None, tags: tags.into(), wide: None }
+    let (scopes, tags, shared) = (Roles::default(), tags.into(), BTreeMap::new());
+    Look { n: 1, scopes, kind, size, chars: None, tags, starts: None, shared }
 }
 
 fn prompt(look: &Look) -> Prompt {
@@ -34,12 +37,14 @@ fn they_are_as_long_and_part_where_the_tags_do() {
 }
 
 #[test]
-fn wide_characters_count_as_they_did() {
-    let wide = Look { chars: Some(20), wide: Some("060b03".into()), ..look(Kind::Text, 40, "aaaabbbbcccc") };
+fn wide_characters_start_where_they_did() {
+    let starts = Some("9249249249".into());
+    let wide = Look { chars: Some(14), starts, ..look(Kind::Text, 40, "aaaabbbbcccc") };
     let prompt = prompt(&wide);
-    assert_eq!(prompt.view().chars(), 20);
+    assert_eq!(prompt.view().chars(), 14);
     let Prompt::Text(text) = &prompt else { panic!("{prompt:?}") };
-    assert_eq!((text.len(), router_core::prompt::text_chars(&text[..16])), (40, 6));
+    assert_eq!(text.len(), 40);
+    assert!((0..40).all(|at| router_core::prompt::starts_char(text[at]) == (at % 3 == 0)), "{text:?}");
 }
 
 #[test]

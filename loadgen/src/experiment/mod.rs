@@ -4,14 +4,12 @@ mod environment;
 mod facts;
 mod progress;
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 pub use environment::{Environment, Started};
 pub use facts::facts;
 
+use crate::cores::on_all_cores;
 use crate::live::{self, LiveError};
 use crate::report;
 use crate::run::{Run, World, has_failed, was_left};
@@ -63,6 +61,10 @@ struct Job {
 /// With the first cell that cannot be run.
 pub fn run(scenario: &Scenario, seeds: Option<u32>, quiet: bool) -> Result<Results, ExperimentError> {
     let jobs = jobs(scenario, seeds);
+    for job in &jobs {
+        let checked = job.cell.target.as_deref().map_or(Ok(()), live::check_program);
+        checked.map_err(|source| ExperimentError::Live { cell: job.label.clone(), source })?;
+    }
     let display = Display::new(quiet);
     let (in_virtual, in_live): (Vec<_>, Vec<_>) =
         jobs.iter().enumerate().partition(|(_, j)| j.cell.world == World::Virtual);
@@ -118,30 +120,15 @@ fn planned_requests(job: &Job) -> u64 {
     job.cell.scenario.workload.requests()
 }
 
-/// Virtual runs share nothing, so all cores take them from one list; results keep the order of the list.
+/// Gives each run with its place among all jobs.
 fn run_virtual(jobs: &[(usize, &Job)], display: &Display) -> Result<Vec<(usize, Run)>, ExperimentError> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::with_capacity(jobs.len()));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some((place, job)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let task = display.task(&job.label, planned_requests(job));
-                    let result = virtual_time::run(&job.cell, job.seed, &mut |finished| task.set(finished));
-                    if let Ok(run) = &result {
-                        finish(&task, run);
-                    }
-                    let result =
-                        result.map_err(|source| ExperimentError::Virtual { cell: job.label.clone(), source });
-                    done.lock().unwrap_or_else(PoisonError::into_inner).push((*place, result));
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.sort_by_key(|(place, _)| *place);
-    done.into_iter().map(|(place, result)| result.map(|run| (place, run))).collect()
+    on_all_cores(jobs, |_, (place, job)| {
+        let task = display.task(&job.label, planned_requests(job));
+        let run = virtual_time::run(&job.cell, job.seed, &mut |finished| task.set(finished))
+            .map_err(|source| ExperimentError::Virtual { cell: job.label.clone(), source })?;
+        finish(&task, &run);
+        Ok((*place, run))
+    })
 }
 
 fn finish(task: &Task, run: &Run) {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::seconds_since;
+use crate::say::note;
 
 /// Redraws per second of a bar; drawing for every request would itself be measurable.
 const REDRAWS_PER_SECOND: u8 = 10;
@@ -69,7 +70,7 @@ impl Task {
                 if last.elapsed() >= PLAIN_INTERVAL {
                     *last = Instant::now();
                     let (label, total, so_far) = (&self.label, self.total, seconds_since(self.start));
-                    eprintln!("{label}: {finished} of {total} requests after {so_far:.0} s");
+                    note(format_args!("{label}: {finished} of {total} requests after {so_far:.0} s"));
                 }
             }
         }
@@ -80,11 +81,11 @@ impl Task {
         let line = format!("{}: {result} ({:.1} s)", self.label, seconds_since(self.start));
         match &self.shown {
             Shown::Nothing => {}
-            Shown::Lines(_) => eprintln!("{line}"),
+            Shown::Lines(_) => note(line),
             Shown::Bar(bar, bars) => {
                 bar.finish_and_clear();
                 // Written by us and not by the bars, which leave the cursor at the end of their last line.
-                bars.suspend(|| eprintln!("{line}"));
+                bars.suspend(|| note(line));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! A snapshot on disk: stable order, a line per figure, so that a change reads well in a review.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,22 +9,24 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::figures;
+use super::pairing::label;
 use super::snapshot::{Cell, Machine, ReadError, Snapshot, text};
 use crate::run::World;
 use crate::scenario::Fingerprint;
+use crate::whole::write_whole;
 
 /// The version of the format.
-pub const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 /// What the file says that it is.
 const KIND: &str = "baseline";
 
 /// Why there is no baseline to compare with.
 #[derive(Debug, thiserror::Error)]
-pub enum BaselineError {
+pub(crate) enum BaselineError {
     /// There is none.
     #[error("{}: there is no such baseline; --update writes it", .0.display())]
     Missing(PathBuf),
-    /// It is of another format.
+    /// It is of another format, or has nothing to compare with.
     #[error("{}: {problem}; --update writes it anew", path.display())]
     Other {
         /// Which file.
@@ -53,7 +56,7 @@ struct BaselineFile {
 ///
 /// # Errors
 /// If there is none, it is of another format, or it is broken.
-pub fn read(path: &Path) -> Result<Snapshot, BaselineError> {
+pub(crate) fn read(path: &Path) -> Result<Snapshot, BaselineError> {
     let broken =
         |problem: String| ReadError::new(path, problem, "restore the file, or write it anew with --update");
     let text = match text(path) {
@@ -79,10 +82,16 @@ pub fn read(path: &Path) -> Result<Snapshot, BaselineError> {
     // From the text again, so that an error names its line.
     let file: BaselineFile =
         serde_json::from_str(&text).map_err(|error| broken(format!("not a baseline: {error}")))?;
-    if let Some(cell) = file.cells.iter().find(|cell| !is_whole(cell)) {
-        return Err(
-            broken(format!("a cell of {} has figures without a value for each seed", cell.policy)).into()
-        );
+    if let Some(problem) = file.cells.iter().enumerate().find_map(|(at, cell)| {
+        mistake(cell, &file.cells[..at]).map(|problem| format!("{} {problem}", label(&file.cells, cell)))
+    }) {
+        return Err(broken(problem).into());
+    }
+    if file.cells.is_empty() {
+        return other("has no cells".into());
+    }
+    if let Some(cell) = file.cells.iter().find(|cell| cell.figures.values().flatten().all(Option::is_none)) {
+        return other(format!("has no figures of {}", label(&file.cells, cell)));
     }
     Ok(Snapshot {
         scenario: file.scenario,
@@ -93,8 +102,20 @@ pub fn read(path: &Path) -> Result<Snapshot, BaselineError> {
     })
 }
 
-fn is_whole(cell: &Cell) -> bool {
-    !cell.seeds.is_empty() && cell.figures.values().all(|values| values.len() == cell.seeds.len())
+/// What no run can have, in a cell that has others before it.
+fn mistake(cell: &Cell, others: &[Cell]) -> Option<&'static str> {
+    let seeds: BTreeSet<u64> = cell.seeds.iter().copied().collect();
+    let same =
+        |other: &Cell| (other.mode, &other.policy, &other.params) == (cell.mode, &cell.policy, &cell.params);
+    if seeds.is_empty() || cell.figures.values().any(|values| values.len() != cell.seeds.len()) {
+        Some("has figures without a value for each seed")
+    } else if seeds.len() < cell.seeds.len() {
+        Some("has a seed twice")
+    } else if others.iter().any(same) {
+        Some("is there twice")
+    } else {
+        None
+    }
 }
 
 /// Writes a snapshot as the baseline at `path`, whose folder is made if need be. The former file stays until the new
@@ -102,20 +123,11 @@ fn is_whole(cell: &Cell) -> bool {
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn write(path: &Path, snapshot: &Snapshot) -> io::Result<()> {
+pub(crate) fn write(path: &Path, snapshot: &Snapshot) -> io::Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder)?;
     }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let written =
-        std::fs::write(&temporary, render(snapshot)).and_then(|()| std::fs::rename(&temporary, path));
-    if written.is_err() {
-        // Nothing can be done about a file that cannot be removed.
-        drop(std::fs::remove_file(&temporary));
-    }
-    written
+    write_whole(path, |to| to.write_all(render(snapshot).as_bytes()))
 }
 
 /// The text of the file. Where it ran is told only where that matters: virtual figures are the same everywhere.
@@ -123,7 +135,8 @@ fn render(snapshot: &Snapshot) -> String {
     let mut to = String::new();
     let name = Value::from(snapshot.scenario.as_str());
     let _ = write!(to, "{{\n  \"schema\": {SCHEMA},\n  \"kind\": \"{KIND}\",\n  \"scenario\": {name},\n");
-    let _ = writeln!(to, "  \"fingerprint\": {},", compact(&snapshot.fingerprint));
+    let fingerprint = format!("{:#}", compact(&snapshot.fingerprint)).replace('\n', "\n  ");
+    let _ = writeln!(to, "  \"fingerprint\": {fingerprint},");
     if let Some(machine) = snapshot.machine.as_ref().filter(|_| snapshot.has(World::Live)) {
         let _ = writeln!(to, "  \"machine\": {},", compact(machine));
     }
@@ -207,6 +220,37 @@ mod tests {
             let error = read(&path).unwrap_err();
             assert!(
                 matches!(error, BaselineError::Other { .. }) && error.to_string().contains(words),
+                "{error}"
+            );
+        }
+        let cells = good.find("    {").unwrap()..good.rfind("\n  ]").unwrap();
+        let cell = good[cells.clone()].to_owned();
+        let with = |text: &str| good.replace(&cell, text);
+        for (text, words) in [
+            (with(""), "has no cells"),
+            (with(&cell.replace("\"hit_rate\": [0.5]", "")), "no figures of p (virtual)"),
+            (with(&cell.replace("0.5", "null")), "no figures of p (virtual)"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = read(&path).unwrap_err();
+            assert!(
+                matches!(error, BaselineError::Other { .. })
+                    && error.to_string().contains(words)
+                    && error.to_string().contains("--update"),
+                "{error}"
+            );
+        }
+        for (text, words) in [
+            (with(&format!("{cell},\n{cell}")), "p (virtual) is there twice"),
+            (
+                with(&cell.replace("\"seeds\": [1]", "\"seeds\": [1,1]").replace("[0.5]", "[0.5,0.5]")),
+                "a seed twice",
+            ),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = read(&path).unwrap_err();
+            assert!(
+                matches!(error, BaselineError::Unreadable(_)) && error.to_string().contains(words),
                 "{error}"
             );
         }

@@ -11,7 +11,9 @@ use crate::statistics::Interval;
 
 /// What became of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub(crate) enum Verdict {
+    /// It was measured, and is not any more. First, so that no table is too short to name it.
+    Missing,
     /// It got worse.
     Worse,
     /// Live: it cannot be told, because the generator was the bottleneck.
@@ -29,10 +31,23 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// All of them, worst first.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Missing,
+        Self::Worse,
+        Self::Invalid,
+        Self::TooFew,
+        Self::Other,
+        Self::Better,
+        Self::Noise,
+        Self::Same,
+    ];
+
     /// The verdict in words.
     #[must_use]
-    pub fn words(self) -> &'static str {
+    pub(crate) fn words(self) -> &'static str {
         match self {
+            Self::Missing => "missing",
             Self::Worse => "worse",
             Self::Invalid => "invalid run",
             Self::TooFew => "too few repeats",
@@ -45,14 +60,14 @@ impl Verdict {
 
     /// Whether it is told as a number only.
     #[must_use]
-    pub fn is_quiet(self) -> bool {
+    pub(crate) fn is_quiet(self) -> bool {
         matches!(self, Self::Noise | Self::Same)
     }
 }
 
 /// One figure of one cell.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub(crate) struct Row {
     /// The cell in words.
     pub cell: String,
     /// Where it ran.
@@ -77,7 +92,7 @@ pub struct Row {
 
 impl Row {
     /// A row without statistics.
-    pub(super) fn exact(
+    pub(super) fn new(
         pair: &Pair<'_>,
         label: &str,
         metric: &str,
@@ -98,11 +113,11 @@ impl Row {
         }
     }
 
-    /// Whether it makes the gate fail: what got worse, and in virtual time whatever changed.
+    /// Whether it makes the gate fail: what got worse or is missing, and in virtual time whatever changed.
     #[must_use]
-    pub fn fails(&self) -> bool {
+    pub(crate) fn fails(&self) -> bool {
         match self.verdict {
-            Verdict::Worse => true,
+            Verdict::Missing | Verdict::Worse => true,
             Verdict::Better | Verdict::Other => self.mode == World::Virtual,
             Verdict::Invalid | Verdict::TooFew | Verdict::Noise | Verdict::Same => false,
         }
@@ -135,10 +150,10 @@ impl fmt::Display for Row {
 
 /// What a comparison comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// Nothing is held against the run.
     Passed,
-    /// A figure got worse, or a virtual one changed.
+    /// A figure got worse or is missing, or a virtual one changed.
     Failed,
     /// Live figures prove nothing.
     Unproven,
@@ -147,7 +162,7 @@ pub enum Outcome {
 impl Outcome {
     /// The outcome in a word.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Passed => "passed",
             Self::Failed => "failed",
@@ -158,7 +173,7 @@ impl Outcome {
 
 /// A run against its baseline.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     /// The scenario.
     pub scenario: String,
     /// Worst first.
@@ -170,18 +185,20 @@ pub struct Comparison {
 impl Comparison {
     /// What it comes to. What is proven counts before what is not.
     #[must_use]
-    pub fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> Outcome {
         let unproven = |row: &Row| matches!(row.verdict, Verdict::Invalid | Verdict::TooFew);
-        match () {
-            () if self.rows.iter().any(Row::fails) => Outcome::Failed,
-            () if self.rows.iter().any(unproven) => Outcome::Unproven,
-            () => Outcome::Passed,
+        if self.rows.iter().any(Row::fails) {
+            Outcome::Failed
+        } else if self.rows.iter().any(unproven) {
+            Outcome::Unproven
+        } else {
+            Outcome::Passed
         }
     }
 
     /// How many rows have a verdict.
     #[must_use]
-    pub fn count(&self, verdict: Verdict) -> usize {
+    pub(crate) fn count(&self, verdict: Verdict) -> usize {
         self.rows.iter().filter(|row| row.verdict == verdict).count()
     }
 }
@@ -189,20 +206,27 @@ impl Comparison {
 /// Compares a run with its baseline.
 ///
 /// # Errors
-/// If they are of different scenarios, cells, seeds or machines.
-pub fn compare(baseline: &Snapshot, run: &Snapshot, rules: &Rules) -> Result<Comparison, Incompatible> {
+/// If they are of different scenarios, cells, seeds or machines, or there is nothing to compare.
+pub(crate) fn compare(
+    baseline: &Snapshot,
+    run: &Snapshot,
+    rules: &Rules,
+) -> Result<Comparison, Incompatible> {
     let pairs = pairing::pairs(baseline, run, rules)?;
     let mut rows = Vec::new();
     for pair in &pairs {
         let label = label(&baseline.cells, pair.before);
-        match pair.before.mode {
-            World::Virtual => rows.extend(exact::rows(pair, &label)),
-            World::Live if run.invalid.is_empty() => rows.extend(statistical::rows(pair, &label, rules)),
-            World::Live => {
-                let void = |row| Row { verdict: Verdict::Invalid, ..row };
-                rows.extend(statistical::rows(pair, &label, rules).into_iter().map(void));
-            }
+        let judged = match pair.before.mode {
+            World::Virtual => exact::rows(pair, &label),
+            World::Live => statistical::rows(pair, &label, rules),
+        };
+        if judged.is_empty() {
+            return Err(Incompatible::Nothing(label));
         }
+        let void = pair.before.mode == World::Live && !run.invalid.is_empty();
+        rows.extend(
+            judged.into_iter().map(|row| if void { Row { verdict: Verdict::Invalid, ..row } } else { row }),
+        );
     }
     rows.sort_by(|a, b| a.verdict.cmp(&b.verdict).then(b.size().total_cmp(&a.size())));
     Ok(Comparison { scenario: run.scenario.clone(), rows, notes: notes(baseline, run, &pairs) })
@@ -256,6 +280,8 @@ mod tests {
         assert_eq!((exact(0.5), exact(0.6), exact(0.4)), (Outcome::Passed, Outcome::Failed, Outcome::Failed));
         assert_eq!((live(0.5), live(0.6), live(0.4)), (Outcome::Passed, Outcome::Passed, Outcome::Failed));
         assert_eq!(of(World::Live, "hit_rate", &[0.5; 5], &[0.5; 3]).outcome(), Outcome::Unproven);
+        let no_merit = of(World::Virtual, "requests", &[10.0], &[11.0]);
+        assert_eq!((no_merit.rows[0].verdict, no_merit.outcome()), (Verdict::Other, Outcome::Failed));
     }
 
     #[test]
@@ -277,6 +303,31 @@ mod tests {
             comparison.rows[0].to_string(),
             "c (virtual) hit_rate: 50 % → 30 % (-20.00 points), worse"
         );
+    }
+
+    #[test]
+    fn nothing_to_compare_is_refused() {
+        let refused = |before: &Snapshot, after: &Snapshot| {
+            compare(before, after, &Rules::default()).unwrap_err().to_string()
+        };
+        for world in [World::Virtual, World::Live] {
+            let run = snapshot(vec![cell(world, "p", "hit_rate", &[0.5; 5])]);
+            let error = refused(&snapshot(Vec::new()), &run);
+            assert!(error.starts_with("the baseline has no cells") && error.contains("--update"), "{error}");
+            let mut bare = run.clone();
+            bare.cells[0].figures.clear();
+            let error = refused(&bare, &run);
+            assert!(error.contains("no figure of p (") && error.contains("--update"), "{error}");
+        }
+        // Live cells are judged by some figures only.
+        let other = snapshot(vec![cell(World::Live, "p", "requests", &[9.0; 5])]);
+        assert!(refused(&other, &other).contains("no figure of p (live)"));
+    }
+
+    #[test]
+    fn every_verdict_is_listed_worst_first() {
+        assert!(Verdict::ALL.is_sorted());
+        assert_eq!(Verdict::ALL.map(|verdict| verdict as usize), [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 
     #[test]

@@ -1,12 +1,11 @@
 //! Virtual cells: the same seed gives the same figures to the last bit, whatever built the program.
 
 use super::comparison::{Row, Verdict};
-use super::figures;
+use super::figures::{self, Direction};
 use super::pairing::Pair;
-use crate::report::Better;
 use crate::statistics::median;
 
-/// A row for every figure of the baseline, on the baseline's seeds. A figure that the run lacks counts as not measured.
+/// A row for every figure of the baseline, on the baseline's seeds.
 pub(super) fn rows(pair: &Pair<'_>, label: &str) -> Vec<Row> {
     let Pair { before, after } = pair;
     let judge = |name: &str| {
@@ -16,24 +15,37 @@ pub(super) fn rows(pair: &Pair<'_>, label: &str) -> Vec<Row> {
             *after.figures.get(name)?.get(place)?
         };
         let to: Vec<Option<f64>> = before.seeds.iter().map(at_seed).collect();
-        let same = *from == to;
-        let [from, to] =
-            [from, &to].map(|values| median(&values.iter().flatten().copied().collect::<Vec<_>>()));
-        let verdict = if same { Verdict::Same } else { direction(name, from, to) };
-        Row::exact(pair, label, name, (from, to), verdict)
+        let medians = (median_beside(from, &to), median_beside(&to, from));
+        let verdict = if *from == to {
+            Verdict::Same
+        } else if lacks(&to, from) {
+            Verdict::Missing
+        } else {
+            changed(name, medians)
+        };
+        Row::new(pair, label, name, medians, verdict)
     };
     figures::in_order(before.figures.keys()).into_iter().map(judge).collect()
 }
 
-/// What a change is, by the medians. It is neither better nor worse where the medians agree or the figure is no merit.
-fn direction(name: &str, before: Option<f64>, after: Option<f64>) -> Verdict {
-    let (Some(before), Some(after)) = (before, after) else { return Verdict::Other };
-    match figures::better(name) {
-        Better::Higher if after > before => Verdict::Better,
-        Better::Higher if after < before => Verdict::Worse,
-        Better::Lower if after < before => Verdict::Better,
-        Better::Lower if after > before => Verdict::Worse,
-        _ => Verdict::Other,
+/// Whether some values lack one that others have.
+fn lacks(values: &[Option<f64>], others: &[Option<f64>]) -> bool {
+    values.iter().zip(others).any(|(value, other)| value.is_none() && other.is_some())
+}
+
+/// The median; none where a value is lacking that the other side has, for medians of different seeds tell of no change.
+fn median_beside(values: &[Option<f64>], others: &[Option<f64>]) -> Option<f64> {
+    let measured: Vec<f64> = values.iter().flatten().copied().collect();
+    median(&measured).filter(|_| !lacks(values, others))
+}
+
+/// What a change is, by the medians.
+fn changed(name: &str, medians: (Option<f64>, Option<f64>)) -> Verdict {
+    let (Some(before), Some(after)) = medians else { return Verdict::Other };
+    match figures::direction(name, before, after) {
+        Direction::Better => Verdict::Better,
+        Direction::Worse => Verdict::Worse,
+        Direction::Neither => Verdict::Other,
     }
 }
 
@@ -81,11 +93,31 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_is_gone_is_a_change() {
+    fn a_figure_that_is_gone_is_missing_and_one_that_came_is_a_change() {
+        let both = [Some(0.25), Some(0.75)];
+        for (case, from, to, expected, medians) in [
+            ("all seeds", both, [None, None], Verdict::Missing, (Some(0.5), None)),
+            (
+                "one seed; the rest looks better",
+                both,
+                [None, Some(0.75)],
+                Verdict::Missing,
+                (Some(0.5), None),
+            ),
+            ("one came", [None, Some(0.75)], both, Verdict::Other, (None, Some(0.5))),
+            ("never measured", [None, None], [None, None], Verdict::Same, (None, None)),
+        ] {
+            let [before, after] = [from, to].map(|values| Cell {
+                figures: [("hit_rate".to_owned(), values.to_vec())].into(),
+                ..cell(World::Virtual, "p", "hit_rate", &[0.0, 0.0])
+            });
+            let row = &rows(&Pair { before: &before, after: &after }, "p")[0];
+            assert_eq!((row.verdict, (row.before, row.after)), (expected, medians), "{case}");
+            assert_eq!(row.fails(), expected != Verdict::Same, "{case}");
+        }
         let before = cell(World::Virtual, "p", "hit_rate", &[0.1]);
-        let mut after = before.clone();
-        after.figures.clear();
+        let after = Cell { figures: [].into(), ..before.clone() };
         let row = &rows(&Pair { before: &before, after: &after }, "p")[0];
-        assert_eq!((row.verdict, row.after), (Verdict::Other, None));
+        assert_eq!(row.to_string(), "p hit_rate: 10 % → – (not measured in one), missing");
     }
 }

@@ -1,6 +1,19 @@
 //! Figures by name: their order, and how they read.
 
+use std::cmp::Ordering;
+
 use crate::report::{Better, METRICS, Metric};
+
+/// Where a change leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// To a better figure.
+    Better,
+    /// To a worse one.
+    Worse,
+    /// Nowhere, or the figure is no merit.
+    Neither,
+}
 
 /// The place of a figure in `summary.json`; unknown ones come last.
 pub(super) fn place(name: &str) -> usize {
@@ -17,6 +30,17 @@ pub(super) fn in_order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a s
 /// Which direction is an improvement; of an unknown figure none is.
 pub(super) fn better(name: &str) -> Better {
     Metric::named(name).map_or(Better::Neither, |metric| metric.better)
+}
+
+/// Where the change from one value of a figure to another leads.
+pub(super) fn direction(name: &str, before: f64, after: f64) -> Direction {
+    match (better(name), after.partial_cmp(&before)) {
+        (Better::Higher, Some(Ordering::Greater)) | (Better::Lower, Some(Ordering::Less)) => {
+            Direction::Better
+        }
+        (Better::Higher, Some(Ordering::Less)) | (Better::Lower, Some(Ordering::Greater)) => Direction::Worse,
+        _ => Direction::Neither,
+    }
 }
 
 /// Its unit; empty for counts and unknown figures.
@@ -89,6 +113,20 @@ mod tests {
         assert_eq!(text(20.001, 20.002, "ms"), "20.001 ms > 20.002 ms (+5.0e-3 %)");
         assert_eq!(pair(None, Some(1.0), "ms"), ("–".into(), "1 ms".into()));
         assert_eq!(difference(None, Some(1.0), "ms"), "not measured in one");
+    }
+
+    #[test]
+    fn a_change_has_the_direction_of_its_figure() {
+        for (name, after, expected) in [
+            ("hit_rate", 2.0, Direction::Better),
+            ("hit_rate", 0.5, Direction::Worse),
+            ("ttft_ms.p50", 2.0, Direction::Worse),
+            ("ttft_ms.p50", 0.5, Direction::Better),
+            ("ttft_ms.p50", 1.0, Direction::Neither),
+            ("requests", 2.0, Direction::Neither),
+        ] {
+            assert_eq!(direction(name, 1.0, after), expected, "{name} {after}");
+        }
     }
 
     #[test]

@@ -18,6 +18,10 @@ pub(super) fn cell(mode: World, policy: &str, figure: &str, values: &[f64]) -> C
 
 /// A run of scenario `s` with these cells.
 pub(super) fn snapshot(cells: Vec<Cell>) -> Snapshot {
-    let fingerprint = Fingerprint { work: "w".into(), router: "r".into() };
+    let fingerprint = Fingerprint {
+        work: "w".into(),
+        router: "r".into(),
+        asked: [("fleet.workers".to_owned(), 8.into())].into(),
+    };
     Snapshot { scenario: "s".into(), fingerprint, cells, machine: None, invalid: Vec::new() }
 }

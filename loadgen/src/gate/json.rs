@@ -10,7 +10,7 @@ const SCHEMA: u32 = 1;
 
 /// All rows, worst first.
 #[must_use]
-pub fn json(comparison: &Comparison) -> Value {
+pub(crate) fn json(comparison: &Comparison) -> Value {
     object!({
         "schema": SCHEMA,
         "kind": "comparison",

@@ -6,7 +6,7 @@ use super::comparison::{Comparison, Row, Verdict};
 
 /// The text of the file.
 #[must_use]
-pub fn junit(comparison: &Comparison) -> String {
+pub(crate) fn junit(comparison: &Comparison) -> String {
     let errors = comparison.count(Verdict::TooFew) + comparison.count(Verdict::Invalid);
     let failures = comparison.rows.iter().filter(|row| row.fails()).count();
     let totals = format!("tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\"", comparison.rows.len());
@@ -89,6 +89,10 @@ mod tests {
 </testsuites>
 "#;
         assert_eq!(junit(&comparison), expected);
+        let better = compare(&of(0.25, &[0.5; 5]), &of(0.5, &[0.5; 5]), &Rules::default()).unwrap();
+        let text = junit(&better);
+        assert!(text.contains("failures=\"1\" errors=\"0\""), "{text}");
+        assert!(text.contains("<failure type=\"better\""), "in virtual time every change fails: {text}");
     }
 
     #[test]

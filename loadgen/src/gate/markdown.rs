@@ -12,7 +12,7 @@ const MOST_ROWS: usize = 40;
 /// The table of what is to be told, and a count of the rest. `remedy` is the command that records the run as the baseline;
 /// none where that was done.
 #[must_use]
-pub fn markdown(comparison: &Comparison, remedy: Option<&str>) -> String {
+pub(crate) fn markdown(comparison: &Comparison, remedy: Option<&str>) -> String {
     let mut to = match remedy {
         Some(_) => format!("### Gate {}: {}\n\n", comparison.scenario, comparison.outcome().word()),
         None => format!("### Baseline {}: recorded anew\n\n", comparison.scenario),
@@ -70,16 +70,7 @@ fn escaped(text: &str) -> String {
 
 /// How many figures have each verdict.
 fn counts(comparison: &Comparison) -> String {
-    let all = [
-        Verdict::Worse,
-        Verdict::Invalid,
-        Verdict::TooFew,
-        Verdict::Other,
-        Verdict::Better,
-        Verdict::Noise,
-        Verdict::Same,
-    ];
-    let counts = all.map(|verdict| (comparison.count(verdict), verdict.words()));
+    let counts = Verdict::ALL.map(|verdict| (comparison.count(verdict), verdict.words()));
     let counts: Vec<String> = counts
         .iter()
         .filter(|(count, _)| *count > 0)
@@ -90,7 +81,7 @@ fn counts(comparison: &Comparison) -> String {
 
 /// In one line what failed, or what cannot be told.
 #[must_use]
-pub fn brief(comparison: &Comparison) -> String {
+pub(crate) fn brief(comparison: &Comparison) -> String {
     let told = |row: &&Row| match comparison.outcome() {
         Outcome::Failed => row.fails(),
         _ => !row.verdict.is_quiet(),

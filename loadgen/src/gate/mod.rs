@@ -8,7 +8,8 @@
 //! Refuses to compare apples with pears: another scenario, other cells or seeds, and live figures of another machine
 //! are errors that name the remedy. Knows nothing of how a run came about; it reads what `run` has written.
 
-pub mod baseline;
+pub(crate) mod baseline;
+mod changes;
 mod comparison;
 mod exact;
 mod figures;
@@ -23,11 +24,11 @@ mod tolerance;
 #[cfg(test)]
 mod fixture;
 
-pub use comparison::{Comparison, Outcome, Row, Verdict, compare};
-pub use json::json;
-pub use junit::junit;
-pub use markdown::{brief, markdown};
-pub use pairing::Incompatible;
-pub use snapshot::{Cell, Machine, ReadError, Snapshot, read_run};
-pub use statistical::LEAST_REPEATS;
-pub use tolerance::{Rules, Tolerance};
+pub(crate) use comparison::{Comparison, Outcome, compare};
+pub(crate) use json::json;
+pub(crate) use junit::junit;
+pub(crate) use markdown::{brief, markdown};
+pub(crate) use pairing::Incompatible;
+pub(crate) use snapshot::{Cell, Snapshot, read_run};
+pub(crate) use statistical::LEAST_REPEATS;
+pub(crate) use tolerance::{Rules, Tolerance};

@@ -7,24 +7,31 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::changes;
 use super::snapshot::{Cell, Machine, Snapshot};
 use super::tolerance::Rules;
 use crate::run::World;
 
 /// Why two snapshots cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Incompatible {
+pub(crate) enum Incompatible {
     /// They are of different scenarios.
     #[error(
         "the baseline is of scenario `{0}` and the run of `{1}`; name the baseline of `{1}`, or write one with --update"
     )]
     Scenario(String, String),
-    /// The scenario asks something else now.
+    /// The scenario asks something else now: its name, and what differs.
     #[error(
-        "the baseline of `{0}` was recorded for another workload, arrival, fleet, faults or objectives; run the scenario \
-         as it was, or record it anew with --update"
+        "the baseline of `{0}` was recorded for another workload, arrival, fleet, faults or objectives: {1}; run the \
+         scenario as it was, or record it anew with --update"
     )]
-    Work(String),
+    Work(String, String),
+    /// The baseline is empty.
+    #[error("the baseline has no cells; record it anew with --update")]
+    Empty,
+    /// The baseline has a cell without anything to judge by.
+    #[error("the baseline has no figure of {0} to compare with; record it anew with --update")]
+    Nothing(String),
     /// The baseline has a world that was not run.
     #[error(
         "the baseline has {0} cells and the run has none; run with --mode both, or record it anew with --update"
@@ -68,7 +75,11 @@ pub(super) fn pairs<'a>(
         return Err(Incompatible::Scenario(before.scenario.clone(), after.scenario.clone()));
     }
     if before.fingerprint.work != after.fingerprint.work {
-        return Err(Incompatible::Work(before.scenario.clone()));
+        let changes = changes::words(&before.fingerprint.asked, &after.fingerprint.asked);
+        return Err(Incompatible::Work(before.scenario.clone(), changes));
+    }
+    if before.cells.is_empty() {
+        return Err(Incompatible::Empty);
     }
     for world in [World::Virtual, World::Live] {
         if before.has(world) && !after.has(world) {
@@ -214,7 +225,9 @@ mod tests {
         assert!(error(&base, &other).contains("of scenario `s` and the run of `t`"));
         other = base.clone();
         other.fingerprint.work = "else".into();
-        assert!(error(&base, &other).contains("another workload"));
+        other.fingerprint.asked.insert("fleet.workers".into(), json!(6));
+        let text = error(&base, &other);
+        assert!(text.contains("another workload") && text.contains("fleet.workers: 8 → 6; run"), "{text}");
         assert!(error(&plain(World::Live, &[0.5]), &base).contains("has live cells"));
         let two = plain(World::Virtual, &[0.5, 0.5]);
         assert!(error(&two, &base).contains("seed 2 of the baseline; run with --seeds 2"));

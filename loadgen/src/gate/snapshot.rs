@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::pairing;
 use crate::run::{Params, World};
 use crate::scenario::{Fingerprint, input};
 
@@ -18,7 +19,7 @@ const MOST_BYTES: u64 = 1 << 30;
 /// One policy with its parameters in one world.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Cell {
+pub(crate) struct Cell {
     /// Where it ran.
     pub mode: World,
     /// The policy.
@@ -33,7 +34,7 @@ pub struct Cell {
 
 /// What live figures depend on beside the scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// Processor model.
     #[serde(default)]
     pub cpu: Option<String>,
@@ -50,7 +51,7 @@ pub struct Machine {
 
 /// All cells of a run, with what tells whether another run is comparable.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     /// The scenario's name.
     pub scenario: String,
     /// What it asked.
@@ -66,7 +67,7 @@ pub struct Snapshot {
 /// A file that cannot be read, or is not what it should be.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}; {remedy}", path.display())]
-pub struct ReadError {
+pub(crate) struct ReadError {
     path: PathBuf,
     problem: String,
     remedy: &'static str,
@@ -102,7 +103,7 @@ struct RunRow {
 impl Cell {
     /// How many runs it has.
     #[must_use]
-    pub fn repeats(&self) -> usize {
+    pub(crate) fn repeats(&self) -> usize {
         self.seeds.len()
     }
 }
@@ -110,12 +111,12 @@ impl Cell {
 impl Snapshot {
     /// Whether it has cells of a world.
     #[must_use]
-    pub fn has(&self, world: World) -> bool {
+    pub(crate) fn has(&self, world: World) -> bool {
         self.cells.iter().any(|cell| cell.mode == world)
     }
 
-    /// Puts a run into its cell.
-    fn add(&mut self, run: RunRow) {
+    /// Puts a run into its cell. Fails if it is there already, or has nothing to be put there.
+    fn add(&mut self, run: RunRow) -> Result<(), String> {
         let same = |c: &Cell| c.mode == run.mode && c.policy == run.policy && c.params == run.params;
         let place = self.cells.iter().position(same).unwrap_or_else(|| {
             self.cells.push(Cell {
@@ -127,8 +128,20 @@ impl Snapshot {
             });
             self.cells.len() - 1
         });
+        let figures = flat(&run.figures);
+        let problem = if figures.is_empty() {
+            Some("has no figures")
+        } else if self.cells[place].seeds.contains(&run.seed) {
+            Some("is there twice")
+        } else {
+            None
+        };
+        if let Some(problem) = problem {
+            let name = pairing::label(&self.cells, &self.cells[place]);
+            return Err(format!("the run of {name} with seed {} {problem}", run.seed));
+        }
         let cell = &mut self.cells[place];
-        for (name, value) in flat(&run.figures) {
+        for (name, value) in figures {
             let values = cell.figures.entry(name).or_default();
             values.resize(cell.seeds.len(), None);
             values.push(value);
@@ -137,6 +150,7 @@ impl Snapshot {
         for values in cell.figures.values_mut() {
             values.resize(cell.seeds.len(), None);
         }
+        Ok(())
     }
 }
 
@@ -166,7 +180,7 @@ pub(super) fn text(path: &Path) -> io::Result<String> {
 ///
 /// # Errors
 /// If there is no such file, or it is not what `run` writes.
-pub fn read_run(path: &Path) -> Result<Snapshot, ReadError> {
+pub(crate) fn read_run(path: &Path) -> Result<Snapshot, ReadError> {
     let file = if path.is_dir() { path.join("summary.json") } else { path.to_owned() };
     let fail = |problem: String| {
         ReadError::new(
@@ -199,7 +213,7 @@ pub fn read_run(path: &Path) -> Result<Snapshot, ReadError> {
         invalid: summary.invalid,
     };
     for run in summary.runs {
-        snapshot.add(run);
+        snapshot.add(run).map_err(fail)?;
     }
     Ok(snapshot)
 }
@@ -247,7 +261,49 @@ mod tests {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains("summary.json: ") && error.contains(word), "{error}");
         }
+        let run = RUN.replace("SEED", "1");
+        let bare = r#"{"mode":"live","policy":"p","params":{},"seed":4}"#.to_owned();
+        for (runs, words) in [
+            (format!("{run},{run}"), "the run of p (virtual) with seed 1 is there twice"),
+            (format!("{run},{bare}"), "the run of p (live) with seed 4 has no figures"),
+        ] {
+            let text = format!(
+                r#"{{"schema":1,"scenario":"s","runs":[{runs}],"fingerprint":{{"work":"a","router":"b"}}}}"#
+            );
+            let error = read(&text).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
         let old = format!(r#"{{"schema":1,"scenario":"s","runs":[{}]}}"#, RUN.replace("SEED", "1"));
         assert!(read(&old).unwrap_err().to_string().contains("run the scenario again"));
+    }
+
+    #[test]
+    fn what_only_some_seeds_have_stands_at_their_places() {
+        let run = |seed: u64, figures: &str| {
+            format!(r#"{{"mode":"virtual","policy":"p","params":{{}},"seed":{seed},{figures}}}"#)
+        };
+        let runs = [run(1, r#""a":1"#), run(2, r#""b":2"#), run(3, r#""a":3,"b":3"#)].join(",");
+        let text = format!(
+            r#"{{"schema":1,"scenario":"s","runs":[{runs}],"fingerprint":{{"work":"a","router":"b"}}}}"#
+        );
+        let cell = &read(&text).unwrap().cells[0];
+        assert_eq!(cell.figures["a"], [Some(1.0), None, Some(3.0)]);
+        assert_eq!(cell.figures["b"], [None, Some(2.0), Some(3.0)]);
+    }
+
+    #[test]
+    fn worlds_policies_and_parameters_make_cells_of_their_own() {
+        let runs = ["\"virtual\"", "\"live\""]
+            .map(|mode| {
+                let run = RUN.replace("\"virtual\"", mode).replace("SEED", "1");
+                [run.clone(), run.replace("\"x\":1", "\"x\":2"), run.replace("\"p\"", "\"q\"")].join(",")
+            })
+            .join(",");
+        let text = format!(
+            r#"{{"schema":1,"scenario":"s","runs":[{runs}],"fingerprint":{{"work":"a","router":"b"}}}}"#
+        );
+        let snapshot = read(&text).unwrap();
+        assert_eq!(snapshot.cells.len(), 6);
+        assert!(snapshot.cells.iter().all(|cell| cell.seeds == [1]));
     }
 }

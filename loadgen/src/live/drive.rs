@@ -367,7 +367,7 @@ impl Collected {
     fn finish(self, requests: &[PlannedRequest], now_ns: u64) -> Driven {
         let given_up = |planned: &PlannedRequest| {
             let at_ns = planned.at_ns.min(now_ns);
-            let mut record = RequestRecord::sent(planned.seq, planned.group, at_ns, at_ns);
+            let mut record = planned.record(at_ns, at_ns);
             record.error = "given up: the cluster had died".to_owned();
             record
         };

@@ -9,6 +9,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group};
 
+use crate::say::note;
+
 /// First argument that makes this executable the guard of another program.
 pub const TARGET_ROLE: &str = "__target";
 
@@ -17,7 +19,7 @@ pub const TARGET_ROLE: &str = "__target";
 pub fn guard(args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut words = args.skip(1);
     let Some(program) = words.next() else {
-        eprintln!("no program is named");
+        note("no program is named");
         return ExitCode::FAILURE;
     };
     // Some programs log to their standard output; both are wanted when one does not start.
@@ -29,7 +31,7 @@ pub fn guard(args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut process = match started {
         Ok(process) => process,
         Err(error) => {
-            eprintln!("{}: {error}", program.display());
+            note(format_args!("{}: {error}", program.display()));
             return ExitCode::FAILURE;
         }
     };

@@ -1,13 +1,13 @@
 //! Who had the CPU during a run: what the kernel counts of threads, of processes and of the machine.
 //!
 //! A latency that was measured while another program had the CPU is that program's. The kernel counts, for every thread,
-//! how long it ran and how long it was ready and had no CPU (`/proc/PID/task/TID/schedstat`), and for the machine what
+//! how long it ran, how long it was ready and had no CPU, and how often it got one (`/proc/PID/task/TID/schedstat`), and for the machine what
 //! was spent by whom (`/proc/stat`). Where it does not, nothing is said.
 
 use std::fs;
 use std::time::Instant;
 
-use crate::run::Machine;
+use crate::run::{Machine, Waited};
 
 /// What threads have had of the CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -16,11 +16,17 @@ pub(super) struct Scheduled {
     pub(super) ran_ns: u64,
     /// How long they were ready to run and did not.
     pub(super) waited_ns: u64,
+    /// How often they got a CPU.
+    pub(super) turns: u64,
 }
 
 impl Scheduled {
     pub(super) fn plus(self, other: Self) -> Self {
-        Self { ran_ns: self.ran_ns + other.ran_ns, waited_ns: self.waited_ns + other.waited_ns }
+        Self {
+            ran_ns: self.ran_ns + other.ran_ns,
+            waited_ns: self.waited_ns + other.waited_ns,
+            turns: self.turns + other.turns,
+        }
     }
 
     /// Threads that have ended take along what they had.
@@ -28,19 +34,26 @@ impl Scheduled {
         Self {
             ran_ns: self.ran_ns.saturating_sub(before.ran_ns),
             waited_ns: self.waited_ns.saturating_sub(before.waited_ns),
+            turns: self.turns.saturating_sub(before.turns),
         }
     }
 
-    /// The share of the time in which they wanted to run that they had to wait.
-    fn waited_share(self) -> Option<f64> {
-        let wanted_ns = self.ran_ns + self.waited_ns;
-        (wanted_ns > 0).then(|| self.waited_ns as f64 / wanted_ns as f64)
+    /// How they waited, of the time in which they wanted to run.
+    fn waited(self) -> Option<Waited> {
+        self.waited_of(self.ran_ns + self.waited_ns)
     }
 
-    /// The first two numbers of a `schedstat`.
+    /// How they waited, of a time.
+    fn waited_of(self, span_ns: u64) -> Option<Waited> {
+        let share = (self.waited_ns as f64 / span_ns as f64).min(1.0);
+        let mean_ns = self.waited_ns as f64 / self.turns.max(1) as f64;
+        (span_ns > 0).then_some(Waited { share, mean_ns })
+    }
+
+    /// The three numbers of a `schedstat`.
     fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split_whitespace().map(|word| word.parse::<u64>().ok());
-        Some(Self { ran_ns: numbers.next()??, waited_ns: numbers.next()?? })
+        Some(Self { ran_ns: numbers.next()??, waited_ns: numbers.next()??, turns: numbers.next()?? })
     }
 }
 
@@ -149,9 +162,9 @@ impl Watch {
         Machine {
             span_ns,
             client_ran: thread.map(|thread| of_span(thread.ran_ns)),
-            client_waited: thread.map(|thread| of_span(thread.waited_ns)),
-            workers_waited: workers.and_then(Scheduled::waited_share),
-            router_waited: router.and_then(Scheduled::waited_share),
+            client_waited: thread.and_then(|thread| thread.waited_of(span_ns)),
+            workers_waited: workers.and_then(Scheduled::waited),
+            router_waited: router.and_then(Scheduled::waited),
             others_ran,
             stolen,
         }
@@ -178,7 +191,11 @@ mod tests {
             "cpu  10 1 4 70 5 1 2 7 0 0\ncpu0 5 1 2 35 2 1 1 3 0 0\ncpu1 5 0 2 35 3 0 1 4 0 0\nintr 5\n";
         assert_eq!(Ticks::parse(stat), Some(Ticks { cpus: 2, all: 100, busy: 18, stolen: 7 }));
         assert_eq!(Ticks::parse("intr 5\n"), None);
-        assert_eq!(Scheduled::parse("12 34 5\n"), Some(Scheduled { ran_ns: 12, waited_ns: 34 }));
+        assert_eq!(Scheduled::parse("12 34 5\n"), Some(Scheduled { ran_ns: 12, waited_ns: 34, turns: 5 }));
+        let had = Scheduled { ran_ns: 600, waited_ns: 200, turns: 4 };
+        assert_eq!(had.waited(), Some(Waited { share: 0.25, mean_ns: 50.0 }));
+        assert_eq!(had.waited_of(1_000), Some(Waited { share: 0.2, mean_ns: 50.0 }));
+        assert_eq!(Scheduled::default().waited(), None);
         assert_eq!(Scheduled::parse("nonsense"), None);
     }
 

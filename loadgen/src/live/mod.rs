@@ -12,6 +12,7 @@ mod machine;
 mod null_server;
 mod pacer;
 mod places;
+mod program;
 mod ready;
 mod request;
 pub mod selfcheck;
@@ -20,6 +21,7 @@ mod tests;
 
 pub use child::{ROUTER_ROLE, WORKER_ROLE, end_all_children};
 pub use guard::{TARGET_ROLE, guard};
+pub(crate) use program::check as check_program;
 
 use crate::run::{Beside, Reach, Run};
 use crate::scenario::Cell;

@@ -118,6 +118,7 @@ mod tests {
             seq,
             group: None,
             session: None,
+            turn: None,
             at_ns: 0,
             prompt: Box::default(),
             output_tokens: 1,

@@ -81,7 +81,7 @@ impl Answer {
         now_ns: u64,
         keeps_reply: bool,
     ) -> Self {
-        let record = RequestRecord::sent(planned.seq, planned.group, due_ns.unwrap_or(now_ns), now_ns);
+        let record = planned.record(due_ns.unwrap_or(now_ns), now_ns);
         Self {
             record,
             gaps_ns: Vec::new(),

@@ -158,7 +158,7 @@ pub fn measure(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Found, 
         runtime_sleep_late_us: runtime,
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         others_ran,
-        client_waited,
+        client_waited: client_waited.map(|waited| waited.share),
     })
 }
 

@@ -59,6 +59,7 @@ fn plan(requests: u64, pacing: Pacing) -> Plan {
         seq,
         group: Some(7),
         session: None,
+        turn: None,
         at_ns: seq * 1_000_000,
         prompt: Box::new([Segment::Text { block: seq, tokens: 8 }]),
         output_tokens: 2,

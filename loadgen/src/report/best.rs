@@ -11,15 +11,20 @@ use crate::run::World;
 const NEAR: f64 = 0.02;
 
 /// The rule, in words.
-pub(super) const RULE: &str =
-    "highest median input throughput; among those within 2 % of it, lowest median TTFT p50";
+pub(super) const RULE: &str = "highest median input throughput; among those within 2 % of it, lowest median TTFT p50; among equals, the defaults";
 
 /// The place of the best of the variants that were given the same work as this one; `None` when nothing succeeded or
-/// there is no choice.
+/// there is no choice. What was chosen by another question comes before the rule.
 pub(super) fn best(variants: &[Variant<'_>], of: &Variant<'_>) -> Option<usize> {
     let places: Vec<usize> = (0..variants.len()).filter(|p| same_work(&variants[*p], of)).collect();
-    let choice = places.len() > 1 && places.iter().any(|p| throughput(&variants[*p]) > 0.0);
-    if choice { best_among(variants, places) } else { None }
+    if places.len() < 2 {
+        return None;
+    }
+    if let Some(chosen) = places.iter().find(|place| variants[**place].is_chosen) {
+        return Some(*chosen);
+    }
+    let succeeded = places.iter().any(|place| throughput(&variants[*place]) > 0.0);
+    if succeeded { best_among(variants, places) } else { None }
 }
 
 /// Whether this variant is the best of those with the same work.
@@ -39,14 +44,25 @@ pub(super) fn leaders(variants: &[Variant<'_>], mut places: Vec<usize>, count: u
     leaders
 }
 
-/// The best of some variants, the earlier among equals; `None` of none.
+/// The best of some variants; among equals one with its policy's defaults, and else the earlier. `None` of none.
 pub(super) fn best_among(variants: &[Variant<'_>], places: Vec<usize>) -> Option<usize> {
     let top = places.iter().map(|p| throughput(&variants[*p])).fold(0.0, f64::max);
     let ttft = |place: &usize| variants[*place].median("ttft_ms.p50").unwrap_or(f64::INFINITY);
-    places
-        .into_iter()
-        .filter(|p| throughput(&variants[*p]) >= top * (1.0 - NEAR))
-        .min_by(|a, b| ttft(a).total_cmp(&ttft(b)))
+    places.into_iter().filter(|p| throughput(&variants[*p]) >= top * (1.0 - NEAR)).min_by(|a, b| {
+        let by_defaults = || variants[*b].keeps_defaults.cmp(&variants[*a].keeps_defaults);
+        ttft(a).total_cmp(&ttft(b)).then_with(by_defaults)
+    })
+}
+
+/// The figures in which variants have to be the same to make no difference.
+const TELLING: [&str; 4] = ["input_tok_s", "hit_rate", "ttft_ms.p50", "ttft_ms.p99"];
+
+/// Whether it makes no difference which of some variants is taken: what is told of them is the same to the last digit.
+pub(super) fn is_level(variants: &[Variant<'_>], places: &[usize]) -> bool {
+    let Some((first, others)) = places.split_first() else { return false };
+    let median = |place: usize, name: &str| variants[place].median(name);
+    let same = |place: &usize| TELLING.iter().all(|name| median(*place, name) == median(*first, name));
+    !others.is_empty() && throughput(&variants[*first]) > 0.0 && others.iter().all(same)
 }
 
 /// By what the first of two leaders comes before the second.
@@ -56,7 +72,9 @@ pub(super) enum Lead {
     Throughput,
     /// Both are near it, and the first answers sooner.
     Ttft,
-    /// They are equal in what the rule looks at; the first stands earlier in the scenario.
+    /// They are equal in what the rule looks at, and only the first has its policy's defaults.
+    Defaults,
+    /// They are equal in that as well; the first stands earlier in the scenario.
     Order,
 }
 
@@ -64,10 +82,14 @@ pub(super) enum Lead {
 pub(super) fn lead(variants: &[Variant<'_>], contest: &[usize], first: usize, second: usize) -> Lead {
     let top = contest.iter().map(|place| throughput(&variants[*place])).fold(0.0, f64::max);
     let ttft = |place: usize| variants[place].median("ttft_ms.p50");
-    match () {
-        () if throughput(&variants[second]) < top * (1.0 - NEAR) => Lead::Throughput,
-        () if ttft(first) != ttft(second) => Lead::Ttft,
-        () => Lead::Order,
+    if throughput(&variants[second]) < top * (1.0 - NEAR) {
+        Lead::Throughput
+    } else if ttft(first) != ttft(second) {
+        Lead::Ttft
+    } else if variants[first].keeps_defaults && !variants[second].keeps_defaults {
+        Lead::Defaults
+    } else {
+        Lead::Order
     }
 }
 
@@ -159,6 +181,30 @@ mod tests {
         let makespan = Metric::named("makespan_s").unwrap();
         let texts: Vec<_> = variants.iter().filter_map(|v| best_text(&rows, v, makespan)).collect();
         assert_eq!(texts, ["0.9", "0.9", "0.1", "0.1"]);
+    }
+
+    /// Settings of a threshold, of which 0.3 is the default.
+    fn settings(last_ms: [u64; 3]) -> Vec<RunSummary> {
+        let with = |(threshold, last_ms): (f64, u64)| {
+            let mut summary = summary("cache_aware", 5, last_ms);
+            summary.params.insert("cache_threshold".into(), threshold.into());
+            summary
+        };
+        [0.1, 0.3, 0.5].into_iter().zip(last_ms).map(with).collect()
+    }
+
+    #[test]
+    fn among_equals_the_default_is_best() {
+        let level = settings([1000; 3]);
+        let level = variants(&level);
+        assert_eq!(best(&level, &level[0]), Some(1));
+        assert_eq!(leaders(&level, vec![0, 1, 2], 3), [1, 0, 2]);
+        assert_eq!(lead(&level, &[0, 1, 2], 1, 0), Lead::Defaults);
+        assert!(is_level(&level, &[0, 1, 2]) && !is_level(&level, &[0]));
+        let better = settings([1000, 1000, 500]);
+        let better = variants(&better);
+        assert_eq!(best(&better, &better[0]), Some(2), "a default is no merit where something is better");
+        assert!(!is_level(&better, &[0, 1, 2]));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! All runs of one scenario, with what they amount to.
 
+use serde::Serialize;
 use serde_json::Value;
 
 use super::assertion::{AssertOutcome, Assertion, evaluate};
@@ -24,6 +25,37 @@ pub struct About {
     pub facts: Vec<(String, String)>,
     /// What it asks, and of which router.
     pub fingerprint: Fingerprint,
+    /// What was found out, where that is another question than the report's own.
+    pub conclusion: Option<Conclusion>,
+}
+
+/// What runs have shown that were made for a question of their own. It stands where a report says which variant is best by
+/// its rule.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Conclusion {
+    /// The answer in a few words.
+    pub headline: String,
+    /// What it rests upon.
+    pub reasons: String,
+    /// The place of a run of the variant that is to be used.
+    pub chosen: usize,
+    /// The figure that was asked for.
+    pub metric: Option<&'static str>,
+    /// The headings of `before_after`.
+    pub columns: [&'static str; 2],
+    /// What the answer costs.
+    pub before_after: Vec<BeforeAfter>,
+}
+
+/// A figure before and after a change, as people read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BeforeAfter {
+    /// Its name and unit.
+    pub name: &'static str,
+    /// Before.
+    pub before: String,
+    /// After.
+    pub after: String,
 }
 
 /// The runs of a scenario, their figures and the verdict on its claims.
@@ -124,6 +156,12 @@ impl Experiment {
     }
 
     pub(super) fn variants(&self) -> Vec<Variant<'_>> {
-        variants(&self.summaries)
+        let mut variants = variants(&self.summaries);
+        if let Some(conclusion) = &self.about.conclusion {
+            variants
+                .iter_mut()
+                .for_each(|variant| variant.is_chosen = variant.runs.contains(&conclusion.chosen));
+        }
+        variants
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::experiment::Experiment;
 use super::summary::RunSummary;
 use super::winner::{MARK, Winner, winners};
-use super::{html, markdown, requests, workers};
+use super::{histograms, html, markdown, requests, workers};
 use crate::scenario::Fingerprint;
 
 /// Results that could not be written.
@@ -38,7 +38,7 @@ pub fn prepare(dir: &Path) -> Result<(), ReportError> {
 }
 
 /// Writes `summary.json`, `summary.csv`, `summary.md`, `requests.csv`, `timeseries.csv`, `workers.csv`, `reach.csv`,
-/// `environment.json`, `report.html` and the winners' files into the folder, which is created if need be. Files of an earlier run are replaced only when all new ones are complete.
+/// `hist/*.hlog`, `environment.json`, `report.html` and the winners' files into the folder, which is created if need be. Files of an earlier run are replaced only when all new ones are complete.
 ///
 /// # Errors
 /// If the folder or one of the files cannot be written; the message names it.
@@ -54,7 +54,12 @@ pub fn write(dir: &Path, experiment: &Experiment) -> Result<(), ReportError> {
     staging
         .stage("workers.csv", |to| workers::write_workers(to, experiment.runs()).map_err(io::Error::other))?;
     staging.stage("reach.csv", |to| workers::write_reach(to, experiment.runs()).map_err(io::Error::other))?;
-    publish(staging, experiment, &winners(experiment))
+    let histograms = histograms::files(experiment);
+    for (name, text) in &histograms {
+        staging.stage(name, |to| to.write_all(text.as_bytes()))?;
+    }
+    publish(staging, experiment, &winners(experiment))?;
+    remove_other_histograms(dir, |name| histograms.iter().any(|(path, _)| path.ends_with(name)))
 }
 
 /// The same without the files about requests and workers, for runs whose requests were not kept; `winner` says whether the best becomes a file.
@@ -65,6 +70,7 @@ pub fn write_figures(dir: &Path, experiment: &Experiment, winner: bool) -> Resul
     prepare(dir)?;
     let winners = if winner { winners(experiment) } else { Vec::new() };
     publish(Staging::new(dir), experiment, &winners)?;
+    remove_other_histograms(dir, |_| false)?;
     OF_REQUESTS.iter().try_for_each(|name| remove(&dir.join(name)))
 }
 
@@ -109,6 +115,24 @@ fn publish(mut staging: Staging<'_>, experiment: &Experiment, winners: &[Winner]
     }
     staging.publish()?;
     remove_other_winners(dir, |name| winners.iter().any(|winner| winner.file == name))
+}
+
+/// Removes the histograms of earlier runs, and their folder if nothing else is in it.
+fn remove_other_histograms(dir: &Path, is_new: impl Fn(&str) -> bool) -> Result<(), ReportError> {
+    let folder = dir.join(histograms::FOLDER);
+    let fail = |path: &Path, source| ReportError { path: path.to_owned(), source };
+    let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
+    for entry in entries {
+        let path = entry.map_err(|source| fail(&folder, source))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let is_ours = || File::open(&path).is_ok_and(histograms::is_ours);
+        if name.ends_with(".hlog") && !is_new(&format!("/{name}")) && is_ours() {
+            fs::remove_file(&path).map_err(|source| fail(&path, source))?;
+        }
+    }
+    // It stays where other files are in it.
+    drop(fs::remove_dir(&folder));
+    Ok(())
 }
 
 /// Removes the winners of earlier runs: beside new results they would pass for theirs.
@@ -176,8 +200,11 @@ impl<'a> Staging<'a> {
         fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), ReportError> {
         let path = self.dir.join(name);
-        let temporary = self.dir.join(format!(".{name}.{}.tmp", std::process::id()));
-        let result = File::create(&temporary).and_then(|file| {
+        let (folder, file) = name
+            .rsplit_once('/')
+            .map_or((self.dir.to_owned(), name), |(folder, file)| (self.dir.join(folder), file));
+        let temporary = folder.join(format!(".{file}.{}.tmp", std::process::id()));
+        let result = fs::create_dir_all(&folder).and_then(|()| File::create(&temporary)).and_then(|file| {
             self.pending.push((temporary, path.clone()));
             let mut to = BufWriter::new(file);
             fill(&mut to)?;
@@ -235,6 +262,7 @@ mod tests {
         write(&two, &experiment()).unwrap();
         let expected = [
             "environment.json",
+            "hist",
             "reach.csv",
             "report.html",
             "requests.csv",
@@ -246,9 +274,28 @@ mod tests {
         ];
         assert_eq!(names(&one), expected);
         assert_eq!(names(&two), expected);
-        for name in expected {
+        for name in expected.into_iter().filter(|name| *name != "hist").chain(["hist/virtual-random.hlog"]) {
             assert_eq!(fs::read(one.join(name)).unwrap(), fs::read(two.join(name)).unwrap(), "{name}");
         }
+        assert_eq!(names(&one.join("hist")), ["virtual-random.hlog"]);
+    }
+
+    #[test]
+    fn histograms_of_the_last_run_go_and_other_files_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |policy: &str| {
+            let runs = vec![run(policy, vec![record(0).first_ms(2).last_ms(7).build()])];
+            Experiment::new(About::default(), runs, None, &[], Value::Null)
+        };
+        write(dir.path(), &of("random")).unwrap();
+        fs::write(dir.path().join("hist/mine.hlog"), "#[Histogram log format version 1.3]\n").unwrap();
+        write(dir.path(), &of("round_robin")).unwrap();
+        assert_eq!(names(&dir.path().join("hist")), ["mine.hlog", "virtual-round_robin.hlog"]);
+        write_figures(dir.path(), &of("round_robin"), false).unwrap();
+        assert_eq!(names(&dir.path().join("hist")), ["mine.hlog"]);
+        fs::remove_file(dir.path().join("hist/mine.hlog")).unwrap();
+        write_figures(dir.path(), &of("round_robin"), false).unwrap();
+        assert!(!dir.path().join("hist").exists());
     }
 
     #[test]

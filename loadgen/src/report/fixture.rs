@@ -11,12 +11,14 @@ use crate::scenario::Pool;
 const MS: u64 = 1_000_000;
 
 /// A record under construction: a success of one prompt token and one output token, at time 0.
-pub(super) struct Draft(RequestRecord);
+pub(crate) struct Draft(RequestRecord);
 
-pub(super) fn record(seq: u64) -> Draft {
+pub(crate) fn record(seq: u64) -> Draft {
     Draft(RequestRecord {
         seq,
         group: None,
+        session: None,
+        turn: None,
         intended_ns: 0,
         sent_ns: 0,
         first_ns: Some(0),
@@ -35,53 +37,57 @@ pub(super) fn record(seq: u64) -> Draft {
 }
 
 impl Draft {
-    pub(super) fn group(mut self, group: u32) -> Self {
+    pub(crate) fn group(mut self, group: u32) -> Self {
         self.0.group = Some(group);
         self
     }
-    pub(super) fn sent_ms(mut self, intended: u64, sent: u64) -> Self {
+    pub(crate) fn turn(mut self, session: u64, turn: u32) -> Self {
+        (self.0.session, self.0.turn) = (Some(session), Some(turn));
+        self
+    }
+    pub(crate) fn sent_ms(mut self, intended: u64, sent: u64) -> Self {
         (self.0.intended_ns, self.0.sent_ns) = (intended * MS, sent * MS);
         self
     }
-    pub(super) fn first_ms(mut self, at: u64) -> Self {
+    pub(crate) fn first_ms(mut self, at: u64) -> Self {
         self.0.first_ns = Some(at * MS);
         self
     }
-    pub(super) fn last_ms(mut self, at: u64) -> Self {
+    pub(crate) fn last_ms(mut self, at: u64) -> Self {
         self.0.last_ns = at * MS;
         self
     }
-    pub(super) fn worker(mut self, worker: u32) -> Self {
+    pub(crate) fn worker(mut self, worker: u32) -> Self {
         self.0.worker = Some(worker);
         self
     }
-    pub(super) fn prefill_worker(mut self, worker: u32) -> Self {
+    pub(crate) fn prefill_worker(mut self, worker: u32) -> Self {
         self.0.prefill_worker = Some(worker);
         self
     }
-    pub(super) fn rank(mut self, rank: u32) -> Self {
+    pub(crate) fn rank(mut self, rank: u32) -> Self {
         self.0.rank = Some(rank);
         self
     }
-    pub(super) fn reason(mut self, reason: &str) -> Self {
+    pub(crate) fn reason(mut self, reason: &str) -> Self {
         self.0.reason = reason.into();
         self
     }
-    pub(super) fn tokens(mut self, prompt: u64, cached: u64, output: u64) -> Self {
+    pub(crate) fn tokens(mut self, prompt: u64, cached: u64, output: u64) -> Self {
         (self.0.prompt_tokens, self.0.cached_tokens, self.0.output_tokens) = (prompt, cached, output);
         self
     }
-    pub(super) fn predicted(mut self, tokens: u64) -> Self {
+    pub(crate) fn predicted(mut self, tokens: u64) -> Self {
         self.0.predicted_cached_tokens = Some(tokens);
         self
     }
-    pub(super) fn build(self) -> RequestRecord {
+    pub(crate) fn build(self) -> RequestRecord {
         self.0
     }
 }
 
 /// A request that failed.
-pub(super) fn failed(seq: u64, intended_ms: u64, last_ms: u64, status: u16, error: &str) -> RequestRecord {
+pub(crate) fn failed(seq: u64, intended_ms: u64, last_ms: u64, status: u16, error: &str) -> RequestRecord {
     let mut record = record(seq).sent_ms(intended_ms, intended_ms).last_ms(last_ms).tokens(0, 0, 0).build();
     (record.first_ns, record.status, record.error) = (None, status, error.into());
     record.reason.clear();
@@ -89,19 +95,19 @@ pub(super) fn failed(seq: u64, intended_ms: u64, last_ms: u64, status: u16, erro
 }
 
 /// A histogram of gaps in nanoseconds.
-pub(super) fn gaps(values_ns: &[u64]) -> Histogram<u64> {
+pub(crate) fn gaps(values_ns: &[u64]) -> Histogram<u64> {
     let mut histogram = Histogram::new(3).unwrap();
     values_ns.iter().for_each(|ns| histogram.record(*ns).unwrap());
     histogram
 }
 
 /// So many workers that do everything.
-pub(super) fn regular(workers: u32) -> Vec<Pool> {
+pub(crate) fn regular(workers: u32) -> Vec<Pool> {
     vec![Pool { role: EngineRole::Whole, places: 0..workers }]
 }
 
 /// Workers that prefill, and behind them workers that decode.
-pub(super) fn apart(prefill: u32, decode: u32) -> Vec<Pool> {
+pub(crate) fn apart(prefill: u32, decode: u32) -> Vec<Pool> {
     vec![
         Pool { role: EngineRole::Prefill, places: 0..prefill },
         Pool { role: EngineRole::Decode, places: prefill..prefill + decode },
@@ -109,7 +115,7 @@ pub(super) fn apart(prefill: u32, decode: u32) -> Vec<Pool> {
 }
 
 /// A virtual run of two workers with seed 1 and no parameters.
-pub(super) fn run(policy: &str, records: Vec<RequestRecord>) -> Run {
+pub(crate) fn run(policy: &str, records: Vec<RequestRecord>) -> Run {
     Run {
         world: World::Virtual,
         policy: PolicyConfig::new(policy).unwrap(),

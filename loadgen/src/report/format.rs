@@ -18,6 +18,7 @@ pub(super) fn cell(value: f64, unit: &str) -> String {
         "ms" => milliseconds(value),
         "×" => format!("{value:.2}"),
         "tok/s" | "tokens" => grouped(value),
+        _ if value.abs() >= 1000.0 => grouped(value),
         _ => trimmed(value, 1),
     }
 }

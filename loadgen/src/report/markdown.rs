@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::assertion::Verdict;
 use super::best::is_best;
-use super::experiment::Experiment;
+use super::experiment::{Conclusion, Experiment};
 use super::metric::Metric;
 use super::variant::{Variant, label, worlds};
 use crate::run::World;
@@ -24,13 +24,20 @@ const COLUMNS: [(&str, &str); 8] = [
     ("failed", "failed"),
 ];
 
+/// The headings of figures that runs are made for.
+const ASKED: [(&str, &str); 3] =
+    [("TTFT p90 ms", "ttft_ms.p90"), ("within objectives %", "slo_attainment"), ("hit rate %", "hit_rate")];
+
 /// The page.
 pub(super) fn summary(experiment: &Experiment) -> String {
     let variants = experiment.variants();
     let mut out = format!("# {}\n\n", escaped(&experiment.about().name));
     out.push_str(&verdict(experiment));
+    let conclusion = experiment.about().conclusion.as_ref();
+    out.push_str(&conclusion.map_or_else(String::new, before_after));
+    let asked = conclusion.and_then(|found| found.metric);
     for world in worlds(&variants) {
-        out.push_str(&table(&variants, world));
+        out.push_str(&table(&variants, world, asked));
     }
     out
 }
@@ -39,9 +46,10 @@ fn verdict(experiment: &Experiment) -> String {
     let outcomes = experiment.outcomes();
     let count = |verdict| outcomes.iter().filter(|o| o.verdict == verdict).count();
     let (held, failed) = (count(Verdict::Held), count(Verdict::Failed));
-    let mut out = match held + failed {
-        0 => "No asserts were checked.\n".to_owned(),
-        checked => format!("**{held} of {checked} asserts hold.**\n"),
+    let mut out = match (held + failed, &experiment.about().conclusion) {
+        (0, Some(found)) => format!("**{}.** {}\n", escaped(&found.headline), escaped(&found.reasons)),
+        (0, None) => "No asserts were checked.\n".to_owned(),
+        (checked, _) => format!("**{held} of {checked} asserts hold.**\n"),
     };
     for outcome in outcomes.iter().filter(|outcome| outcome.failed()) {
         let _ = writeln!(out, "* FAILED {}", escaped(&outcome.to_string()));
@@ -54,15 +62,34 @@ fn verdict(experiment: &Experiment) -> String {
     out
 }
 
-fn table(variants: &[Variant<'_>], world: World) -> String {
+/// What an answer costs.
+fn before_after(found: &Conclusion) -> String {
+    if found.before_after.is_empty() {
+        return String::new();
+    }
+    let [before, after] = found.columns;
+    let mut out = format!("\n| | {before} | {after} |\n|---|--:|--:|\n");
+    for row in &found.before_after {
+        let _ = writeln!(out, "| {} | {} | {} |", row.name, row.before, row.after);
+    }
+    out
+}
+
+/// `asked` is the figure that the runs were made for: it comes first.
+fn table(variants: &[Variant<'_>], world: World, asked: Option<&'static str>) -> String {
     let mine: Vec<&Variant<'_>> = variants.iter().filter(|v| v.world == world).collect();
     let seeds = mine.iter().map(|v| v.seeds()).max().unwrap_or(0);
     let over = match seeds {
         1 => "one seed".to_owned(),
         seeds => format!("medians of {seeds} seeds (mean ± 95 % interval)"),
     };
-    let columns: Vec<(&str, &Metric)> =
-        COLUMNS.iter().filter_map(|(heading, name)| Some((*heading, Metric::named(name)?))).collect();
+    let asked = asked.and_then(|name| ASKED.iter().find(|(_, asked)| *asked == name));
+    let others = COLUMNS.iter().filter(|(_, name)| asked.is_none_or(|(_, asked)| asked != name));
+    let columns: Vec<(&str, &Metric)> = asked
+        .into_iter()
+        .chain(others)
+        .filter_map(|(heading, name)| Some((*heading, Metric::named(name)?)))
+        .collect();
     let headings: String = columns.iter().map(|(heading, _)| format!(" {heading} |")).collect();
     let mut out = format!(
         "\n## {}, {over}\n\n| policy |{headings}\n|---|{}\n",
@@ -116,7 +143,28 @@ mod tests {
 
     use super::*;
     use crate::report::fixture::{record, run};
-    use crate::report::{About, Assertion};
+    use crate::report::{About, Assertion, BeforeAfter};
+
+    #[test]
+    fn an_answer_comes_first_with_what_it_costs_and_the_figure_that_was_asked_for() {
+        let found = Conclusion {
+            headline: "Recommended: x".into(),
+            reasons: "TTFT is shorter.".into(),
+            metric: Some("ttft_ms.p90"),
+            columns: ["present", "recommended"],
+            before_after: vec![BeforeAfter { name: "hit rate %", before: "40".into(), after: "44".into() }],
+            ..Conclusion::default()
+        };
+        let about = About { name: "a".into(), conclusion: Some(found), ..About::default() };
+        let one = record(0).tokens(100, 40, 1).first_ms(5).last_ms(10).worker(0).build();
+        let text = summary(&Experiment::new(about, vec![run("random", vec![one])], None, &[], Value::Null));
+        assert!(text.starts_with("# a\n\n**Recommended: x.** TTFT is shorter.\n"), "{text}");
+        assert!(
+            text.contains("| | present | recommended |") && text.contains("| hit rate % | 40 | 44 |"),
+            "{text}"
+        );
+        assert!(text.contains("| policy | TTFT p90 ms | input tok/s |"), "{text}");
+    }
 
     #[test]
     fn seeds_have_an_interval_and_broken_asserts_are_named() {

@@ -218,7 +218,7 @@ const TOTALS: &[Metric] = &[
         "share",
         Neither,
         |s| s.predicted_hit_rate.and_then(real),
-        "What the router believed when it booked, Σ predicted / Σ prompt tokens over the requests it had a belief about. Its distance from the hit rate is how stale the router's picture is.",
+        "What the router believed when it booked, Σ predicted / Σ prompt tokens over the requests it had a belief about. Its distance from the hit rate is how stale the router's picture is; replies to earlier turns, which engines keep and the router learns of with the next prompt, are not in it.",
     ),
     row(
         "input_tok_s",

@@ -14,6 +14,7 @@ mod best;
 mod experiment;
 mod files;
 mod format;
+mod histograms;
 mod html;
 mod margin;
 mod markdown;
@@ -29,15 +30,15 @@ mod winner;
 mod workers;
 
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 
 pub use assertion::{AssertOutcome, Assertion, AssertionError, Op, Verdict, evaluate};
-pub use experiment::{About, Experiment};
+pub use experiment::{About, BeforeAfter, Conclusion, Experiment};
 pub use files::{ReportError, prepare, write, write_figures, write_others};
 pub use metric::{Better, METRICS, Metric};
 pub(crate) use stats::quantile;
+pub(crate) use summary::{Missed, e2e_ns, met, missed, tpot_ns, ttft_ns};
 pub use summary::{Quantiles, RunSummary, Slo, hit_rate};
-pub(crate) use summary::{met, ttft_ns};
 pub use table::{Glyphs, WIDEST, table};
 pub use winner::{Winner, winners};
 pub(crate) use winner::{configuration, setting, worker_flags};

@@ -13,7 +13,7 @@ use super::metric::METRICS;
 use super::summary::RunSummary;
 use crate::run::Run;
 
-const COLUMNS: [&str; 21] = [
+const COLUMNS: [&str; 23] = [
     "run",
     "mode",
     "policy",
@@ -35,6 +35,8 @@ const COLUMNS: [&str; 21] = [
     "error",
     "prefill_worker",
     "rank",
+    "session",
+    "turn",
 ];
 
 /// One row per request. `run` counts from 0 in the order of `summary.json`.
@@ -90,6 +92,8 @@ impl<W: Write> Row<'_, W> {
         self.text(&record.error)?;
         self.number(record.prefill_worker)?;
         self.number(record.rank)?;
+        self.number(record.session)?;
+        self.number(record.turn)?;
         self.csv.write_record(None::<&[u8]>)
     }
 
@@ -156,7 +160,7 @@ mod tests {
         let mut only = run(
             "cache_aware",
             vec![
-                full.tokens(10, 4, 2).predicted(3).prefill_worker(0).rank(1).build(),
+                full.tokens(10, 4, 2).predicted(3).prefill_worker(0).rank(1).turn(12, 3).build(),
                 failed(1, 7, 8, 503, "no, \"worker\""),
             ],
         );
@@ -164,9 +168,9 @@ mod tests {
         only.records[0].last_ns += 1_500;
         let text = text(|to| write_requests(to, std::slice::from_ref(&only)).unwrap());
         let expected = "run,mode,policy,params,seed,seq,group,intended_us,sent_us,first_us,last_us,worker,reason,\
-            prompt_tokens,cached_tokens,predicted_cached_tokens,output_tokens,status,error,prefill_worker,rank\n\
-            0,virtual,cache_aware,\"{\"\"cache_threshold\"\":0.3}\",1,0,3,1000,2000,5000,9002,1,hit,10,4,3,2,200,,0,1\n\
-            0,virtual,cache_aware,\"{\"\"cache_threshold\"\":0.3}\",1,1,,7000,7000,,8000,,,0,0,,0,503,\"no, \"\"worker\"\"\",,\n";
+            prompt_tokens,cached_tokens,predicted_cached_tokens,output_tokens,status,error,prefill_worker,rank,session,turn\n\
+            0,virtual,cache_aware,\"{\"\"cache_threshold\"\":0.3}\",1,0,3,1000,2000,5000,9002,1,hit,10,4,3,2,200,,0,1,12,3\n\
+            0,virtual,cache_aware,\"{\"\"cache_threshold\"\":0.3}\",1,1,,7000,7000,,8000,,,0,0,,0,503,\"no, \"\"worker\"\"\",,,,\n";
         assert_eq!(text, expected);
     }
 

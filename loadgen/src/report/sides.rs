@@ -5,7 +5,7 @@ use super::format::figure;
 use super::margin::{Standing, standing};
 use super::metric::Metric;
 use super::stats::Spread;
-use super::variant::{Variant, contests, demand, same_demand, side};
+use super::variant::{Variant, contests, demand, plain, same_demand, side, varying};
 use crate::run::World;
 
 /// What sides are compared in, and what it is called.
@@ -26,15 +26,33 @@ pub(super) struct Meeting {
     sides: Vec<usize>,
 }
 
-/// Every demand that several fleets met in a world, in the order of the scenario.
+/// The key of how many workers a fleet has. More of them are no better a fleet.
+const WORKERS: &str = "fleet.workers";
+
+/// Whether two variants can be set side by side: the same was asked of as many workers.
+fn comparable(a: &Variant<'_>, b: &Variant<'_>) -> bool {
+    same_demand(a, b) && a.params.get(WORKERS) == b.params.get(WORKERS)
+}
+
+/// The demand in words, and how many workers met it, where that varies.
+fn asked(variants: &[Variant<'_>], of: &Variant<'_>) -> String {
+    let demand = demand(variants, of);
+    if !varying(variants, of.world, of.policy).contains(&WORKERS) {
+        return demand;
+    }
+    let workers = format!("{} workers", plain(of.params.get(WORKERS)));
+    if demand.is_empty() { workers } else { format!("{demand}, {workers}") }
+}
+
+/// Every demand that several fleets of one size met in a world, in the order of the scenario.
 pub(super) fn meetings(variants: &[Variant<'_>], world: World) -> Vec<Meeting> {
     let mut meetings: Vec<Meeting> = Vec::new();
     for contest in contests(variants, world) {
         let Some(side) = best_among(variants, contest) else { continue };
-        let known = meetings.iter_mut().find(|m| same_demand(&variants[m.sides[0]], &variants[side]));
+        let known = meetings.iter_mut().find(|m| comparable(&variants[m.sides[0]], &variants[side]));
         match known {
             Some(meeting) => meeting.sides.push(side),
-            None => meetings.push(Meeting { demand: demand(variants, &variants[side]), sides: vec![side] }),
+            None => meetings.push(Meeting { demand: asked(variants, &variants[side]), sides: vec![side] }),
         }
     }
     meetings.retain(|meeting| meeting.sides.len() > 1);
@@ -126,6 +144,22 @@ mod tests {
         );
         assert!(heavy.contains("regular has") && heavy.contains("100 % higher input throughput"), "{heavy}");
         assert!(heavy.contains("a tie: TTFT p50"), "one seed is faster, the other slower: {heavy}");
+    }
+
+    #[test]
+    fn more_workers_are_no_better_fleet() {
+        let with = |workers: u32, prefill: u32, ttft_ms| {
+            let mut summary = summary(8, prefill, ttft_ms, 1000, 1);
+            summary.params.insert(WORKERS.into(), json!(workers));
+            summary
+        };
+        let of = |summaries: &[RunSummary]| -> Vec<String> {
+            let variants = variants(summaries);
+            meetings(&variants, World::Virtual).into_iter().map(|meeting| meeting.demand).collect()
+        };
+        assert!(of(&[with(4, 0, 200), with(8, 0, 100)]).is_empty());
+        let both = [with(4, 0, 200), with(8, 0, 100), with(8, 4, 90)];
+        assert_eq!(of(&both), ["8 workers"], "two fleets of eight");
     }
 
     #[test]

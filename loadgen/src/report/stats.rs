@@ -10,11 +10,6 @@ pub(crate) fn quantile(ascending: &[f64], q: f64) -> Option<f64> {
     Some(low + (high - low) * (rank - below as f64))
 }
 
-/// The arithmetic mean; `None` of nothing.
-pub(super) fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-}
-
 /// `part / whole`, and 0 of an empty whole: a rate of nothing is no rate, not an error.
 pub(super) fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
@@ -64,9 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_mean_and_a_zero_ratio() {
-        assert_eq!(mean(&[]), None);
-        assert_eq!(mean(&[1.0, 2.0]), Some(1.5));
+    fn nothing_has_a_zero_ratio() {
         assert_eq!(ratio(1.0, 0.0), 0.0);
         assert_eq!(ratio(1.0, 4.0), 0.25);
     }

@@ -8,9 +8,10 @@ use hdrhistogram::Histogram;
 use protocol::record::RequestRecord;
 use serde::{Deserialize, Serialize};
 
-use super::stats::{mean, quantile, ratio};
+use super::stats::{quantile, ratio};
 use crate::run::{Params, Run, World, has_failed, was_left};
 use crate::scenario::Pool;
+use crate::statistics::mean;
 
 /// The service level objectives of a scenario, both in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,18 +95,18 @@ impl RunSummary {
             prompt_tokens,
             cached_tokens: good.iter().map(|r| r.cached_tokens).sum(),
             hit_rate: hit_rate(records),
-            hit_rate_last_half: hit_rate(&records[records.len() / 2..]),
+            hit_rate_last_half: hit_rate(by_arrival(records).into_iter().skip(records.len() / 2)),
             predicted_hit_rate: predicted_hit_rate(&good),
             input_tok_s: ratio(prompt_tokens as f64, makespan_s),
             output_tok_s: ratio(output_tokens as f64, makespan_s),
             ttft_ms: Quantiles::of(good.iter().filter_map(|r| ttft_ns(r))),
             tpot_ms: Quantiles::of(good.iter().filter_map(|r| tpot_ns(r))),
             itl_ms: Quantiles::of_histogram(&run.itl_ns),
-            e2e_ms: Quantiles::of(good.iter().map(|r| r.last_ns.saturating_sub(r.intended_ns) as f64)),
+            e2e_ms: Quantiles::of(good.iter().map(|r| e2e_ns(r))),
             slo_attainment: slo.map(|slo| attainment(records, slo)),
             imbalance: imbalance(&good, run),
             router_cpu_us_per_request: run.router_cpu_us_per_request,
-            send_lag_ms: Quantiles::of(good.iter().map(|r| r.sent_ns.saturating_sub(r.intended_ns) as f64)),
+            send_lag_ms: Quantiles::of(good.iter().map(|r| send_lag_ns(r))),
             service_ttft_ms: Quantiles::of(good.iter().filter_map(|r| service_ttft_ns(r))),
             router_peak_rss_mb: beside.and_then(|b| b.router_peak_bytes).map(|bytes| bytes as f64 / 1e6),
             router_ms: beside.map_or(Quantiles::default(), |b| Quantiles::of_histogram(&b.router_ns)),
@@ -139,9 +140,19 @@ pub(crate) fn ttft_ns(record: &RequestRecord) -> Option<f64> {
 }
 
 /// Mean gap after the first token; a reply of one token has none.
-pub(super) fn tpot_ns(record: &RequestRecord) -> Option<f64> {
+pub(crate) fn tpot_ns(record: &RequestRecord) -> Option<f64> {
     let gaps = record.output_tokens.checked_sub(1).filter(|gaps| *gaps > 0)?;
     Some(record.last_ns.saturating_sub(record.first_ns?) as f64 / gaps as f64)
+}
+
+/// Intended send to last byte.
+pub(crate) fn e2e_ns(record: &RequestRecord) -> f64 {
+    record.last_ns.saturating_sub(record.intended_ns) as f64
+}
+
+/// How late it was sent.
+pub(super) fn send_lag_ns(record: &RequestRecord) -> f64 {
+    record.sent_ns.saturating_sub(record.intended_ns) as f64
 }
 
 /// First intended send of any request to last byte of the last success.
@@ -158,10 +169,17 @@ fn service_ttft_ns(record: &RequestRecord) -> Option<f64> {
 
 /// Share of the prompt tokens of the requests that succeeded which came from the cache; 0 of no tokens.
 #[must_use]
-pub fn hit_rate(records: &[RequestRecord]) -> f64 {
-    let good = records.iter().filter(|r| r.succeeded());
+pub fn hit_rate<'r>(records: impl IntoIterator<Item = &'r RequestRecord>) -> f64 {
+    let good = records.into_iter().filter(|r| r.succeeded());
     let (cached, prompt) = good.fold((0, 0), |(c, p), r| (c + r.cached_tokens, p + r.prompt_tokens));
     ratio(cached as f64, prompt as f64)
+}
+
+/// The requests in the order in which they were due; a plan does not know when a turn will be, which waits for an answer.
+pub(super) fn by_arrival(records: &[RequestRecord]) -> Vec<&RequestRecord> {
+    let mut order: Vec<&RequestRecord> = records.iter().collect();
+    order.sort_by_key(|record| record.intended_ns);
+    order
 }
 
 /// The hit rate the router believed in, over the requests for which it believed anything: judging it on the others too
@@ -175,12 +193,30 @@ fn predicted_hit_rate(good: &[&RequestRecord]) -> Option<f64> {
     Some(ratio(predicted as f64, prompt as f64))
 }
 
-/// Whether a request met both objectives. A reply of one token has no gaps and meets the second one; a failed request, or
-/// one that never had a first token, misses.
+/// By what a request missed its objectives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missed {
+    /// It has no whole answer.
+    Failed,
+    /// Its first token came too late.
+    Ttft,
+    /// Its other tokens came too slowly.
+    Tpot,
+}
+
+/// By what a request missed its objectives first; `None` where it met both. A reply of one token has no gaps and meets the
+/// second one; a failed request, or one that never had a first token, misses.
+pub(crate) fn missed(record: &RequestRecord, slo: Slo) -> Option<Missed> {
+    match ttft_ns(record).filter(|_| record.succeeded()) {
+        None => Some(Missed::Failed),
+        Some(ns) if ns > slo.ttft_ns as f64 => Some(Missed::Ttft),
+        Some(_) => tpot_ns(record).filter(|ns| *ns > slo.tpot_ns as f64).map(|_| Missed::Tpot),
+    }
+}
+
+/// Whether a request met both objectives.
 pub(crate) fn met(record: &RequestRecord, slo: Slo) -> bool {
-    record.succeeded()
-        && ttft_ns(record).is_some_and(|ns| ns <= slo.ttft_ns as f64)
-        && tpot_ns(record).is_none_or(|ns| ns <= slo.tpot_ns as f64)
+    missed(record, slo).is_none()
 }
 
 /// Share of all requests that met both objectives. One whose client left is not looked at.
@@ -349,6 +385,22 @@ mod tests {
             assert_eq!((summary.imbalance, summary.predicted_hit_rate), (None, None));
             assert_eq!(summary.slo_attainment, Some(0.0));
         }
+    }
+
+    #[test]
+    fn an_answer_that_breaks_off_misses_the_objectives_however_fast_it_began() {
+        let mut broken = record(0).first_ms(1).last_ms(2).tokens(10, 0, 3).build();
+        broken.error = "the answering worker was lost".into();
+        let good = record(1).first_ms(1).last_ms(2).tokens(10, 0, 3).build();
+        assert_eq!(RunSummary::of(&run("random", vec![broken, good]), Some(SLO)).slo_attainment, Some(0.5));
+    }
+
+    #[test]
+    fn the_later_half_is_by_arrival_and_not_by_the_plan() {
+        // The first request of the plan is a turn that was due last.
+        let one = |seq, due, cached| record(seq).sent_ms(due, due).tokens(10, cached, 1).build();
+        let records = vec![one(0, 900, 8), one(1, 10, 0), one(2, 20, 0), one(3, 30, 2)];
+        assert_eq!(RunSummary::of(&run("random", records), None).hit_rate_last_half, 0.5);
     }
 
     #[test]

@@ -13,7 +13,7 @@
 use super::format::{duration_ms, percent};
 use super::stats::quantile;
 use super::summary::RunSummary;
-use crate::run::{Machine, Run, World};
+use crate::run::{Machine, Run, Waited, World};
 
 /// The percentile of lateness that is looked at.
 const QUANTILE: f64 = 0.90;
@@ -43,6 +43,11 @@ mod doubtful {
     pub(super) const CLIENT_WAITED: f64 = 0.05;
     /// Of the time in which workers or router wanted a CPU, in which they had none.
     pub(super) const WAITED: f64 = 0.3;
+    /// A wait that is shorter on average is how long it takes any machine to wake a thread, in nanoseconds of wall time:
+    /// threads that run for some microseconds at a time have a large share of such waits on an idle machine too.
+    pub(super) const WAIT_NS: f64 = 100_000.0;
+    /// A mean wait that is a smaller share of the shortest figure that it is in, the median TTFT or TPOT, moves none.
+    pub(super) const WAIT_SHARE: f64 = 0.02;
     /// Of all CPUs' time, by programs that have no part in the run.
     pub(super) const OTHERS: f64 = 0.2;
     /// Of all CPUs' time, by the hypervisor.
@@ -67,7 +72,7 @@ pub(super) fn warnings(run: &Run, summary: &RunSummary) -> Vec<String> {
         return Vec::new();
     }
     let machine = run.beside.as_ref().map(|beside| beside.machine);
-    let busy = machine.map_or(Vec::new(), busy);
+    let busy = machine.map_or(Vec::new(), |machine| busy(machine, shortest_ns(run, summary)));
     let mut warnings = Vec::new();
     if !busy.is_empty() {
         warnings.push(format!(
@@ -98,19 +103,34 @@ fn name(run: &Run) -> String {
     format!("{} {} seed {}", run.world.label(), run.router(), run.seed)
 }
 
-/// Who had the CPU that the run wanted.
-fn busy(machine: Machine) -> Vec<String> {
+/// The shortest latency that is judged, in nanoseconds of wall time: a wait for a CPU is first seen there.
+fn shortest_ns(run: &Run, summary: &RunSummary) -> f64 {
+    let medians = [summary.ttft_ms.p50, summary.tpot_ms.p50].into_iter().flatten();
+    medians.filter(|ms| *ms > 0.0).fold(f64::INFINITY, f64::min) / run.speed * 1e6
+}
+
+/// Who had the CPU that the run wanted. A share of waiting says nothing by itself: only waits that are long against what was
+/// measured move it.
+fn busy(machine: Machine, shortest_ns: f64) -> Vec<String> {
     let above = |share: Option<f64>, most: f64| share.filter(|share| *share > most).map(percent);
+    let kept = |waited: Option<Waited>, most: f64| {
+        let long = |mean_ns: f64| mean_ns > doubtful::WAIT_NS && mean_ns > doubtful::WAIT_SHARE * shortest_ns;
+        let waited = waited.filter(|waited| waited.share > most && long(waited.mean_ns))?;
+        Some((percent(waited.share), duration_ms(waited.mean_ns / 1e6)))
+    };
     let told = [
         above(machine.others_ran, doubtful::OTHERS)
             .map(|share| format!("other programs used {share} % of the CPUs' time")),
         above(machine.stolen, doubtful::STOLEN).map(|share| format!("the hypervisor took {share} % of it")),
-        above(machine.workers_waited, doubtful::WAITED)
-            .map(|share| format!("the workers waited for a CPU {share} % of the time they wanted one")),
-        above(machine.router_waited, doubtful::WAITED)
-            .map(|share| format!("the router waited for a CPU {share} % of the time it wanted one")),
-        above(machine.client_waited, doubtful::CLIENT_WAITED)
-            .map(|share| format!("the generator was kept waiting for a CPU {share} % of the run")),
+        kept(machine.workers_waited, doubtful::WAITED).map(|(share, mean)| {
+            format!("the workers waited for a CPU {share} % of the time they wanted one, {mean} each time")
+        }),
+        kept(machine.router_waited, doubtful::WAITED).map(|(share, mean)| {
+            format!("the router waited for a CPU {share} % of the time it wanted one, {mean} each time")
+        }),
+        kept(machine.client_waited, doubtful::CLIENT_WAITED).map(|(share, mean)| {
+            format!("the generator waited for a CPU {share} % of the run, {mean} each time")
+        }),
     ];
     told.into_iter().flatten().collect()
 }
@@ -230,15 +250,16 @@ mod tests {
             assert_eq!(invalid(&run, &summary), None);
             warnings(&run, &summary)
         };
+        let waited = |share, ms: f64| Some(Waited { share, mean_ns: ms * 1e6 });
+        let little = waited(0.2, 900.0);
         assert!(
-            told(Machine { others_ran: Some(0.1), workers_waited: Some(0.2), ..Machine::default() })
-                .is_empty()
+            told(Machine { others_ran: Some(0.1), workers_waited: little, ..Machine::default() }).is_empty()
         );
         let both = Machine {
             others_ran: Some(0.63),
-            workers_waited: Some(0.41),
+            workers_waited: waited(0.41, 900.0),
             stolen: Some(0.05),
-            client_waited: Some(0.2),
+            client_waited: waited(0.2, 900.0),
             ..Machine::default()
         };
         let told = told(both);
@@ -248,6 +269,29 @@ mod tests {
         {
             assert!(told[0].contains(word), "{word}: {told:?}");
         }
+    }
+
+    #[test]
+    fn waits_are_told_where_they_are_long_against_what_was_measured() {
+        // 100 requests with a TTFT of `ttft_ms` and 11 tokens, the last one `tpot_ms` × 10 later.
+        let told = |share: f64, wait_us: f64, (ttft_ms, tpot_ms): (u64, u64), speed: f64| {
+            let one = |seq| {
+                let (first, last) = (1000 + ttft_ms, 1000 + ttft_ms + 10 * tpot_ms);
+                record(seq).sent_ms(1000, 1000).first_ms(first).last_ms(last).tokens(9, 0, 11).build()
+            };
+            let waited = Some(Waited { share, mean_ns: wait_us * 1e3 });
+            let machine = Machine { router_waited: waited, ..Machine::default() };
+            let records = (0..100).map(one).collect();
+            let run = Run { world: World::Live, speed, records, ..beside(machine) };
+            warnings(&run, &RunSummary::of(&run, None)).len()
+        };
+        assert_eq!(told(0.37, 30.0, (200, 40), 1.0), 0, "how long a thread takes to wake");
+        assert_eq!(told(0.37, 30.0, (1, 1), 1.0), 0, "also beside latencies that are as short");
+        assert_eq!(told(0.37, 700.0, (200, 40), 1.0), 0, "1.75 % of the time per token");
+        assert_eq!(told(0.37, 900.0, (200, 40), 1.0), 1, "2.25 % of it");
+        assert_eq!(told(0.29, 900.0, (200, 40), 1.0), 0, "a small share");
+        assert_eq!(told(0.37, 150.0, (5, 40), 1.0), 1, "3 % of the TTFT");
+        assert_eq!(told(0.37, 110.0, (200, 40), 10.0), 1, "40 ms are 4 ms of wall time at tenfold speed");
     }
 
     #[test]

@@ -19,6 +19,10 @@ pub(super) struct Variant<'a> {
     pub(super) params: &'a Params,
     /// Places of its runs in the experiment.
     pub(super) runs: Vec<usize>,
+    /// Whether it is best whatever the rule says: the runs answer another question.
+    pub(super) is_chosen: bool,
+    /// Whether its policy's own defaults hold in all options that vary: nobody who takes it changes anything.
+    pub(super) keeps_defaults: bool,
     summaries: Vec<&'a RunSummary>,
 }
 
@@ -96,9 +100,16 @@ pub(super) fn variants(summaries: &[RunSummary]) -> Vec<Variant<'_>> {
                 policy: &summary.policy,
                 params: &summary.params,
                 runs: vec![place],
+                is_chosen: false,
+                keeps_defaults: true,
                 summaries: vec![summary],
             }),
         }
+    }
+    let defaults: Vec<bool> =
+        variants.iter().map(|variant| of_options(&variants, variant).all(|is_default| is_default)).collect();
+    for (variant, keeps_defaults) in variants.iter_mut().zip(defaults) {
+        variant.keeps_defaults = keeps_defaults;
     }
     variants
 }
@@ -197,10 +208,15 @@ pub(super) fn side(variants: &[Variant<'_>], variant: &Variant<'_>) -> String {
 
 /// Whether a swept variant of a policy has the policy's own defaults in all that varies.
 pub(super) fn is_default(variants: &[Variant<'_>], variant: &Variant<'_>) -> bool {
-    let Some(row) = POLICIES.iter().find(|row| row.name == variant.policy) else { return false };
-    let default = |key: &str| {
+    variant.keeps_defaults && of_options(variants, variant).next().is_some()
+}
+
+/// For each option that varies among a policy's variants, whether this one has its default.
+fn of_options<'a>(variants: &'a [Variant<'_>], variant: &'a Variant<'_>) -> impl Iterator<Item = bool> + 'a {
+    let row = POLICIES.iter().find(|row| row.name == variant.policy);
+    let default = move |key: &str| {
         let given = variant.params.get(key)?;
-        let spec = row.options.iter().find(|option| option.key == key)?;
+        let spec = row?.options.iter().find(|option| option.key == key)?;
         Some(match &spec.default {
             OptionValue::Bool(value) => given.as_bool() == Some(*value),
             OptionValue::Integer(value) => given.as_f64() == Some(*value as f64),
@@ -208,9 +224,8 @@ pub(super) fn is_default(variants: &[Variant<'_>], variant: &Variant<'_>) -> boo
             OptionValue::Text(value) => given.as_str() == Some(value),
         })
     };
-    let keys = varying(variants, variant.world, variant.policy);
-    let mut options = keys.into_iter().filter(|key| !is_work(key)).peekable();
-    options.peek().is_some() && options.all(|key| default(key).unwrap_or(!variant.params.contains_key(key)))
+    let keys = varying(variants, variant.world, variant.policy).into_iter().filter(|key| !is_work(key));
+    keys.map(move |key| default(key).unwrap_or(!variant.params.contains_key(key)))
 }
 
 /// A short name for a parameter: the last part of its path.

@@ -2,7 +2,8 @@
 //!
 //! Every contest (the variants of a world that were given the same work) that was decided has a file: the policy with its
 //! options as the router itself writes them, under remarks that say what it won and by how much. Contests are never
-//! mixed, for what wins on two workers need not win on eight. Live runs of which one is void have no winner.
+//! mixed, for what wins on two workers need not win on eight. Live runs of which one is void have no winner. Where another
+//! router was the best, the file is that of our best policy, and says which router is ahead of it and by how much.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,7 +11,7 @@ use std::fmt::Write as _;
 use router_core::PolicyConfig;
 use simworker_core::EngineRole;
 
-use super::best::{Lead, RULE, best, lead, leaders};
+use super::best::{Lead, RULE, best, best_among, is_level, lead, leaders};
 use super::experiment::Experiment;
 use super::metric::Metric;
 use super::variant::{Variant, contests, label, work, work_keys, worlds};
@@ -33,8 +34,10 @@ pub struct Winner {
     pub file: String,
     /// What tells its contest from the others, in words; empty where there is one.
     pub contest: String,
-    /// The policy, and the settings that tell it from its siblings.
+    /// The policy, and the settings that tell it from its siblings; the router that is ahead of it, if one is.
     pub label: String,
+    /// Whether it makes no difference: all settings of its contest have the same figures.
+    pub level: bool,
     /// The flags that name the workers to a router, by role.
     pub flags: String,
     /// The text of its file, which `router --config` takes.
@@ -50,18 +53,20 @@ pub fn winners(experiment: &Experiment) -> Vec<Winner> {
     let mut winners = Vec::new();
     for world in worlds.iter().filter(|world| !is_void(experiment, **world)) {
         for contest in contests(variants, *world) {
-            let Some(place) = best(variants, &variants[contest[0]]) else { continue };
-            if is_target(experiment, &variants[place]) {
-                continue;
-            }
+            let Some(first) = best(variants, &variants[contest[0]]) else { continue };
+            let ours = contest.iter().copied().filter(|place| is_ours(experiment, &variants[*place]));
+            let Some(place) = best_among(variants, ours.collect()) else { continue };
+            let ahead = is_target(experiment, &variants[first]).then_some(first);
+            let sheet = Sheet { experiment, variants, contest: &contest, place, ahead };
             let world = if worlds.len() > 1 { world.label() } else { "" };
             let words = work(variants, &variants[place]);
             winners.push(Winner {
                 file: file(world, &work_keys(variants, &variants[place]), &mut taken),
                 contest: format!("{world} {words}").trim().to_owned(),
-                label: label(variants, &variants[place]),
+                label: sheet.label(),
+                level: is_level(variants, &contest),
                 flags: worker_flags(&experiment.runs()[variants[place].typical_run()].pools),
-                text: Sheet { experiment, variants, contest: &contest, place }.text(),
+                text: sheet.text(),
             });
         }
     }
@@ -71,6 +76,11 @@ pub fn winners(experiment: &Experiment) -> Vec<Winner> {
 /// Whether a variant is of another router, for which there is no file of ours.
 fn is_target(experiment: &Experiment, variant: &Variant<'_>) -> bool {
     experiment.runs()[variant.typical_run()].target.is_some()
+}
+
+/// Whether a variant is of our router, and did anything at all.
+fn is_ours(experiment: &Experiment, variant: &Variant<'_>) -> bool {
+    !is_target(experiment, variant) && variant.median("input_tok_s").is_some_and(|rate| rate > 0.0)
 }
 
 /// Whether nothing that was measured in a world can be relied upon. Only live runs are ever void.
@@ -95,11 +105,21 @@ struct Sheet<'t, 'a> {
     experiment: &'t Experiment,
     variants: &'t [Variant<'a>],
     contest: &'t [usize],
-    /// The winner's place among the variants.
+    /// The place among the variants of what the file holds: the best of ours.
     place: usize,
+    /// The place of the winner, where that is another router.
+    ahead: Option<usize>,
 }
 
 impl Sheet<'_, '_> {
+    fn label(&self) -> String {
+        let ours = label(self.variants, &self.variants[self.place]);
+        match self.ahead {
+            Some(first) => format!("{}, another router; best of ours: {ours}", self.named(first)),
+            None => ours,
+        }
+    }
+
     fn text(&self) -> String {
         let mut remarks = self.introduction();
         remarks.push(String::new());
@@ -120,7 +140,8 @@ impl Sheet<'_, '_> {
             let remark = remark.replace(|c: char| c.is_control(), " ");
             let _ = writeln!(out, "{}", format!("{lead}{remark}").trim_end());
         }
-        out + "\n" + &configuration(self.policy(self.place), &self.run(self.place).settings)
+        let policy = router::cli::policy_section(self.policy(self.place));
+        out + "\n" + &configuration(policy, &self.run(self.place).settings)
     }
 
     fn introduction(&self) -> Vec<String> {
@@ -150,21 +171,26 @@ impl Sheet<'_, '_> {
 
     /// Who won against whom, by which figure.
     fn decision(&self) -> Vec<String> {
-        let second = leaders(self.variants, self.contest.to_vec(), 2).pop().unwrap_or(self.place);
-        let by = match lead(self.variants, self.contest, self.place, second) {
-            Lead::Throughput => "input_tok_s",
-            Lead::Ttft => "ttft_ms.p50, as their input_tok_s are near enough",
-            Lead::Order => "nothing but the scenario's order: both are equal in what the rule looks at",
-        };
         let settings = format!("{}, of {} settings", setting(self.policy(self.place)), self.contest.len());
-        let mut lines = vec![
-            line("Rule", RULE),
-            line("Winner", &settings),
-            line("Runner-up", &self.named(second)),
-            line("Decided by", by),
-            String::new(),
-            row("median", ["winner".to_owned(), "runner-up".to_owned()], ""),
-        ];
+        let mut lines = vec![line("Rule", RULE)];
+        let (first, second, names) = match self.ahead {
+            Some(first) => {
+                lines.push(line(
+                    "Winner",
+                    &format!("{}, another router: this file is not of it", self.named(first)),
+                ));
+                lines.push(line("This file", &format!("the best of ours: {settings}")));
+                (first, self.place, ["winner", "this file"])
+            }
+            None => {
+                let second = leaders(self.variants, self.contest.to_vec(), 2).pop().unwrap_or(self.place);
+                lines.push(line("Winner", &settings));
+                lines.push(line("Runner-up", &self.named(second)));
+                (self.place, second, ["winner", "runner-up"])
+            }
+        };
+        lines.extend([line("Decided by", &self.reason(first, second)), String::new()]);
+        lines.push(row("median", names.map(str::to_owned), ""));
         lines.extend(FIGURES.iter().filter_map(|name| {
             let metric = Metric::named(name)?;
             let unit = if metric.unit == "share" { "%" } else { metric.unit };
@@ -172,9 +198,37 @@ impl Sheet<'_, '_> {
                 let spread = self.variants[place].spread(metric);
                 spread.map_or_else(|| "-".to_owned(), |spread| metric.cell(spread.median))
             };
-            Some(row(name, [self.place, second].map(cell), unit))
+            Some(row(name, [first, second].map(cell), unit))
         }));
         lines
+    }
+
+    /// By which figure one is before the other, and by how much where the other is what the file holds.
+    fn reason(&self, first: usize, second: usize) -> String {
+        let by = |name: &str, word: &str| {
+            let pair = [first, second].map(|place| self.variants[place].median(name));
+            match (self.ahead, pair) {
+                (Some(_), [Some(best), Some(ours)]) if ours > 0.0 => {
+                    format!(", {:.1} % {word} than of this file", (best / ours - 1.0).abs() * 100.0)
+                }
+                _ => String::new(),
+            }
+        };
+        if is_level(self.variants, self.contest) {
+            let all = self.contest.len();
+            return format!("nothing: no difference between the {all} settings, all have the same figures");
+        }
+        match lead(self.variants, self.contest, first, second) {
+            Lead::Throughput => format!("input_tok_s{}", by("input_tok_s", "more")),
+            Lead::Ttft => {
+                let near = "as their input_tok_s are near enough";
+                format!("ttft_ms.p50{}, {near}", by("ttft_ms.p50", "less"))
+            }
+            Lead::Defaults => "nothing but its defaults: both are equal in what the rule looks at".to_owned(),
+            Lead::Order => {
+                "nothing but the scenario's order: both are equal in what the rule looks at".to_owned()
+            }
+        }
     }
 
     /// The run that stands for a variant.
@@ -193,10 +247,10 @@ impl Sheet<'_, '_> {
     }
 }
 
-/// The policy as a router's own file has it, and what else the router was told.
-pub(crate) fn configuration(policy: &PolicyConfig, settings: &[(&'static str, String)]) -> String {
+/// The section of a policy as a router's own file has it, and what else the router was told.
+pub(crate) fn configuration(policy: String, settings: &[(&'static str, String)]) -> String {
     // The section of the policy comes first, as it is open.
-    let (mut out, mut open) = (router::cli::policy_section(policy), "policy");
+    let (mut out, mut open) = (policy, "policy");
     for (section, line) in settings {
         if *section != open {
             let _ = writeln!(out, "\n[{section}]");

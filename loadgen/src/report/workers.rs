@@ -13,18 +13,28 @@ use crate::scenario::Pool;
 /// highest of every figure.
 const MOST_WORKERS: usize = 64;
 
+/// The rows of a larger pool: the word in place of a worker, and the share of the workers that are below it.
+const SHARES: [(&str, f64); 3] = [("min", 0.0), ("median", 0.5), ("max", 1.0)];
+
+/// Rows of `timeseries.csv` about which it is kept, whatever the number of runs; and the moments that each run keeps at least.
+const MOST_ROWS: usize = 100_000;
+const FEWEST_MOMENTS: usize = 12;
+
 const RUN_COLUMNS: [&str; 5] = ["run", "mode", "policy", "params", "seed"];
 
-/// One row per moment and worker.
+/// One row per moment and worker. Where all runs together would have too many, each
+/// has only every second moment, or every third, and so on.
 pub(super) fn write_timeseries(to: impl Write, runs: &[Run]) -> Result<(), Error> {
     let mut csv = Writer::from_writer(to);
     let columns =
         ["time_us", "role", "worker", "in_flight", "queued_prefill_tokens", "cache_fill", "evicted_tokens"];
     csv.write_record(RUN_COLUMNS.into_iter().chain(columns))?;
+    let step = runs.iter().map(rows).sum::<usize>().div_ceil(MOST_ROWS);
     for (place, run) in runs.iter().enumerate() {
         let cell = cell(place, run);
+        let step = step.min(moments(run) / FEWEST_MOMENTS).max(1);
         let engines = &run.engines;
-        for (moment, row) in engines.samples.iter().enumerate() {
+        for (moment, row) in engines.samples.iter().enumerate().step_by(step) {
             let time_us = engines.interval_ns * moment as u64 / 1000;
             write_moment(&mut csv, &cell, time_us, &run.pools, &|worker| row.get(worker).map(Figures::of))?;
         }
@@ -32,7 +42,7 @@ pub(super) fn write_timeseries(to: impl Write, runs: &[Run]) -> Result<(), Error
             continue;
         }
         // Nobody could look inside; what was in flight is known from the requests.
-        for (moment, row) in run.load.samples.iter().enumerate() {
+        for (moment, row) in run.load.samples.iter().enumerate().step_by(step) {
             let time_us = run.load.interval_ns * moment as u64 / 1000;
             let in_flight = |worker: usize| row.get(worker).map(|count| Figures::in_flight(*count));
             write_moment(&mut csv, &cell, time_us, &run.pools, &in_flight)?;
@@ -40,6 +50,21 @@ pub(super) fn write_timeseries(to: impl Write, runs: &[Run]) -> Result<(), Error
     }
     csv.flush()?;
     Ok(())
+}
+
+/// The moments at which the workers of a run were looked at.
+fn moments(run: &Run) -> usize {
+    let engines = run.engines.samples.len();
+    if engines == 0 { run.load.samples.len() } else { engines }
+}
+
+/// How many rows a run has with all of its moments.
+fn rows(run: &Run) -> usize {
+    let of_pool = |pool: &Pool| match pool.places.len() {
+        workers if workers > MOST_WORKERS => SHARES.len(),
+        workers => workers,
+    };
+    moments(run) * run.pools.iter().map(of_pool).sum::<usize>()
 }
 
 /// The figures of a worker at a moment, in the order of the columns.
@@ -85,7 +110,7 @@ fn write_moment(
             }
             continue;
         }
-        for (word, share) in [("min", 0.0), ("median", 0.5), ("max", 1.0)] {
+        for (word, share) in SHARES {
             write(word.to_owned(), &at_share(&of_pool, share))?;
         }
     }
@@ -206,6 +231,23 @@ mod tests {
         let many = lines(|to| write_timeseries(to, &[sampled(1001)]).unwrap());
         assert_eq!(many.len(), 1 + 2 * 3);
         assert_eq!(many[2], "0,virtual,random,{},1,0,regular,median,500,10,0.5,3500");
+    }
+
+    #[test]
+    fn many_runs_have_coarser_steps_and_few_have_all() {
+        let long = |moments: usize| {
+            let mut run = sampled(8);
+            run.engines.samples = vec![run.engines.last.clone(); moments];
+            run
+        };
+        let rows = |runs: &[Run]| lines(|to| write_timeseries(to, runs).unwrap()).len() - 1;
+        assert_eq!(rows(&vec![long(240); 52]), 52 * 240 * 8, "just below the bound");
+        let many = lines(|to| write_timeseries(to, &vec![long(240); 200]).unwrap());
+        assert_eq!(many.len() - 1, 200 * 60 * 8, "every fourth moment");
+        assert!(many[9].contains(",8000,") && many[8].contains(",0,"), "{}", many[9]);
+        let short = [vec![long(240); 200], vec![long(20)]].concat();
+        assert_eq!(rows(&short), 200 * 60 * 8 + 20 * 8, "a short run is not thinned out");
+        assert_eq!(rows(&vec![long(240); 2000]), 2000 * 12 * 8, "some of it is always seen");
     }
 
     #[test]

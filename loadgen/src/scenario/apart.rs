@@ -54,6 +54,14 @@ fn bounds_that_ranks_share_must_be_large_enough() {
 }
 
 #[test]
+fn a_bound_on_the_queue_reaches_the_engine_and_none_is_none() {
+    let most = |value: &str| {
+        load_text(GOOD, &[("fleet.max_queued", value)]).unwrap().fleet.engine.config().max_queued
+    };
+    assert_eq!((most("7"), most("0")), (Some(7), None));
+}
+
+#[test]
 fn a_room_cannot_lead_to_two_ranks() {
     let set = [
         ("fleet.prefill", "1"),

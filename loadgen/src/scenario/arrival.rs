@@ -1,5 +1,6 @@
 //! `[arrival]`: when the requests are sent.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::document::Node;
@@ -7,7 +8,7 @@ use super::error::ScenarioError;
 use super::resolve::Resolver;
 use super::section::{Field, Kind, Section};
 use super::windows::{self, Windows};
-use super::workload::Workload;
+use super::workload::{SPEEDUPS, Workload};
 
 /// The kinds of `[arrival]` and the keys of each.
 pub(super) const KINDS: &[Kind] = &[
@@ -24,10 +25,8 @@ pub(super) const KINDS: &[Kind] = &[
 /// The way out where there are no recorded times.
 const CHOOSE: &str = "use kind = \"trace\" with a trace that has times, or choose burst, poisson, constant, gamma, ramp, \
                       servegen or closed";
-/// Requests per second, at most.
-const MOST_RATE: f64 = 1e6;
-/// The same, at least.
-const LEAST_RATE: f64 = 1e-6;
+/// Requests per second.
+pub(crate) const RATES: RangeInclusive<f64> = 1e-6..=1e6;
 
 /// When requests are sent.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,7 +101,7 @@ pub(super) fn read(
         (Some(node), _) => node,
     };
     let (section, kind) = Section::open_kind(node, "arrival", KINDS)?;
-    let rate = |field: Field<'_>| field.number(LEAST_RATE..=MOST_RATE);
+    let rate = |field: Field<'_>| field.number(RATES);
     Ok(match kind {
         "burst" => Arrival::Burst { over_ns: section.need("over")?.duration_ns()? },
         "poisson" => Arrival::Poisson { rate: rate(section.need("rate")?)? },
@@ -128,8 +127,8 @@ fn ramp(section: &Section<'_>) -> Result<Arrival, ScenarioError> {
         return Err(over.error("is no span", "use a longer one, or kind = \"poisson\""));
     }
     Ok(Arrival::Ramp {
-        from: section.need("from")?.number(0.0..=MOST_RATE)?,
-        to: section.need("to")?.number(LEAST_RATE..=MOST_RATE)?,
+        from: section.need("from")?.number(0.0..=*RATES.end())?,
+        to: section.need("to")?.number(RATES)?,
         over_ns,
     })
 }
@@ -139,6 +138,6 @@ fn servegen(section: &Section<'_>, resolver: &Resolver<'_>) -> Result<Arrival, S
     let skip_ns = section.get("skip").map_or(Ok(0), |field| field.duration_ns())?;
     let windows = windows::read(&resolver.beside_scenario(path.text()?), skip_ns)
         .map_err(|problem| path.error(problem, windows::FORM))?;
-    let speedup = section.get("speedup").map_or(Ok(1.0), |field| field.number(1e-3..=1e6))?;
+    let speedup = section.get("speedup").map_or(Ok(1.0), |field| field.number(SPEEDUPS))?;
     Ok(Arrival::Servegen { windows: Arc::new(windows), speedup })
 }

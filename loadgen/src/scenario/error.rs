@@ -44,8 +44,8 @@ impl fmt::Display for ScenarioError {
 impl std::error::Error for ScenarioError {}
 
 /// The way out of a wrong word: the one that was probably meant, else all that are possible.
-pub(crate) fn suggest(word: &str, possible: impl IntoIterator<Item = &'static str>) -> String {
-    let possible: Vec<&'static str> = possible.into_iter().collect();
+pub(crate) fn suggest<'a>(word: &str, possible: impl IntoIterator<Item = &'a str>) -> String {
+    let possible: Vec<&'a str> = possible.into_iter().collect();
     match spelling::nearest(word, &possible) {
         Some(meant) => format!("did you mean `{meant}`?"),
         None if possible.is_empty() => "remove it".to_owned(),

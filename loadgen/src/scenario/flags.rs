@@ -243,3 +243,51 @@ fn bad_rows_other_formats_and_traces_without_times() {
         crate::workload::plan(&scenario, 1).requests.iter().map(|request| request.after.is_some()).collect();
     assert_eq!(waits, [false, true], "a turn waits for the one before it");
 }
+
+#[test]
+fn wrong_values_of_a_trace_name_the_key_and_what_it_takes() {
+    let directory = tempfile::tempdir().unwrap();
+    let row = |stamp: u64| {
+        format!("{{\"timestamp\": {stamp}, \"input_length\": 9, \"output_length\": 1, \"hash_ids\": [1]}}\n")
+    };
+    std::fs::write(directory.path().join("t.jsonl"), (0..11).map(row).collect::<String>()).unwrap();
+    let path = directory.path().join("s.toml");
+    let text = "schema = 1\nname = \"t\"\n[workload]\nkind = \"trace\"\npath = \"t.jsonl\"\n[fleet]\nworkers = 1\n\
+                [router]\npolicies = [\"random\"]\n";
+    std::fs::write(&path, text).unwrap();
+    let with = |set: &[(&str, &str)]| {
+        let set: Vec<_> = set.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        load(&path, &set, None, None, None)
+    };
+    for (key, value, says) in [
+        ("repeat", "0", "0 is out of range; use a whole number from 1 to 1000000"),
+        ("repeat", "-1", "-1 is out of range"),
+        ("repeat", "1000001", "1000001 is out of range"),
+        ("repeat", "1.5", "it must be a whole number"),
+        ("repeat", "\"twice\"", "it must be a whole number"),
+        ("repeat", "true", "it must be a whole number"),
+        ("repeat_content", "\"sane\"", "\"sane\" is not known; did you mean `same`?"),
+        ("repeat_content", "\"\"", "own, same"),
+        ("repeat_content", "true", "it must be a text"),
+        ("format", "\"mooncacke\"", "did you mean `mooncake`?"),
+        ("format", "\"parquet\"", "auto, mooncake, azure, burstgpt, bailian, sharegpt, aiperf, weka, router"),
+        ("format", "7", "it must be a text"),
+        ("skip_bad", "-1", "-1 is out of range; use a whole number from 0 to 10000000"),
+        ("skip_bad", "0.5", "it must be a whole number"),
+        ("skip_bad", "\"many\"", "it must be a whole number"),
+        ("skip_bad", "10000001", "10000001 is out of range"),
+    ] {
+        let wrong = text.replace("path = ", &format!("{key} = {value}\npath = "));
+        std::fs::write(&path, &wrong).unwrap();
+        let error = with(&[]).expect_err(value).to_string();
+        let place = format!("s.toml:5: key `workload.{key}`: ");
+        assert!(error.contains(&place) && error.contains(says), "{key} = {value}: {error}");
+        std::fs::write(&path, text).unwrap();
+        let flag = format!("workload.{key}");
+        let error = with(&[(&flag, value)]).expect_err(value).to_string();
+        assert!(error.starts_with("--set ") && error.contains(says), "{key} = {value}: {error}");
+    }
+    assert_eq!(with(&[("workload.repeat", "2")]).unwrap().workload.requests(), 22);
+    let error = with(&[("workload.repeat", "1000000")]).unwrap_err().to_string();
+    assert!(error.contains("1000000 rounds of 11 rows are 11000000 requests"), "{error}");
+}

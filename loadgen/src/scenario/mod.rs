@@ -7,6 +7,7 @@
 
 mod arrival;
 mod cells;
+mod contents;
 mod document;
 mod engine;
 mod error;
@@ -43,12 +44,13 @@ mod reference;
 #[cfg(test)]
 mod shipped;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use arrival::Arrival;
+pub(crate) use arrival::RATES;
 pub use cells::Cell;
 pub use engine::EngineSettings;
 pub use error::ScenarioError;
@@ -67,6 +69,7 @@ pub use template::Template;
 #[cfg(test)]
 pub(crate) use windows::read as read_windows;
 pub use windows::{Gaps, Window, Windows};
+pub(crate) use workload::SPEEDUPS;
 pub use workload::{Jitter, MatchRatio, Order, Popularity, Repeat, SharedPrefix, TraceReplay, Workload};
 
 use crate::report::{Assertion, Slo};
@@ -141,20 +144,45 @@ pub fn load(
     trace: Option<&Path>,
     mode: Option<Mode>,
 ) -> Result<Scenario, ScenarioError> {
-    let source = input::text(path).map_err(|error| {
-        ScenarioError::at(
-            path.display(),
-            format!("cannot be read: {error}"),
-            "give the path of a scenario file",
-        )
-    })?;
+    let mut scenario = read(path, overrides, policies, trace, mode)?;
+    scenario.overrides = overrides::typed(overrides, policies, trace, mode);
+    Ok(scenario)
+}
+
+/// The same for what runs in virtual time only, whatever the file says.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_virtual(
+    path: &Path,
+    overrides: &[(String, String)],
+    policies: Option<&[String]>,
+    trace: Option<&Path>,
+) -> Result<Scenario, ScenarioError> {
+    let mut scenario = read(path, overrides, policies, trace, Some(Mode::Virtual))?;
+    // The mode was typed by nobody.
+    scenario.overrides = overrides::typed(overrides, policies, trace, None);
+    Ok(scenario)
+}
+
+fn read(
+    path: &Path,
+    overrides: &[(String, String)],
+    policies: Option<&[String]>,
+    trace: Option<&Path>,
+    mode: Option<Mode>,
+) -> Result<Scenario, ScenarioError> {
+    let unreadable = |error| {
+        let problem = format!("cannot be read: {error}");
+        ScenarioError::at(path.display(), problem, "give the path of a scenario file")
+    };
+    let source = input::text(path).map_err(unreadable)?;
     let mut document = document::Document::parse(&path.display().to_string(), &source)?;
     overrides::apply(&mut document, overrides, policies, mode)?;
     let mut resolver = Resolver::new(path, &source, trace);
     let mut scenario = resolver.scenario(&document)?;
-    scenario.overrides = overrides::typed(overrides, policies, trace, mode);
-    scenario.fingerprint = Fingerprint::of(&document, trace);
     scenario.cells = cells::expand(&document, &scenario, &mut resolver)?;
+    scenario.fingerprint = Fingerprint::of(&document, &resolver.contents()?);
     Ok(scenario)
 }
 

@@ -1,9 +1,11 @@
 //! From what was typed to what it means.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::contents::Contents;
 use super::document::{Document, Value};
 use super::error::ScenarioError;
 use super::section::{Field, Section};
@@ -79,11 +81,14 @@ pub(super) struct Resolver<'a> {
     pub(super) trace_flag: Option<&'a Path>,
     traces: BTreeMap<(PathBuf, trace::Options), Arc<Trace>>,
     grids_ns: BTreeMap<(PathBuf, trace::Options), Option<u64>>,
+    /// What was read beside the scenario itself.
+    read: RefCell<BTreeSet<PathBuf>>,
 }
 
 impl<'a> Resolver<'a> {
     pub(super) fn new(path: &'a Path, source: &'a str, trace_flag: Option<&'a Path>) -> Self {
-        Self { path, source, trace_flag, traces: BTreeMap::new(), grids_ns: BTreeMap::new() }
+        let (traces, grids_ns) = (BTreeMap::new(), BTreeMap::new());
+        Self { path, source, trace_flag, traces, grids_ns, read: RefCell::default() }
     }
 
     /// What `document` means; without cells.
@@ -97,11 +102,13 @@ impl<'a> Resolver<'a> {
             router::read_live(live.node)?;
         }
         let narrowed = document.get(&["router", "policies"]).is_some_and(|node| node.origin.is_flag());
-        let judged = if narrowed { Judged::Among(&policies) } else { Judged::Exactly(&policies) };
+        let targets = root.get("target").map_or(Ok(Vec::new()), |field| target::read_all(&field))?;
+        let judged = Judged { policies: &policies, narrowed, targets: &targets };
         let mode = root
             .get("mode")
             .map_or(Ok(Mode::Virtual), |field| field.choice(&Mode::ALL.map(|mode| (mode.label(), mode))))?;
-        let measured = slo::Measured { slo: root.get("slo").is_some(), mode };
+        let trace = slo::Replayed::of(document, self.trace_flag.is_some());
+        let measured = slo::Measured { slo: root.get("slo").is_some(), mode, trace };
         let asserts =
             root.get("assert").map_or(Ok(Vec::new()), |field| slo::read_asserts(&field, judged, measured))?;
         let faults =
@@ -120,7 +127,7 @@ impl<'a> Resolver<'a> {
             workload,
             fleet: fleet::read(root.need("fleet")?.node)?,
             policies,
-            targets: root.get("target").map_or(Ok(Vec::new()), |field| target::read_all(&field))?,
+            targets,
             routing,
             faults,
             slo: root.get("slo").map(|field| slo::read(field.node)).transpose()?,
@@ -146,9 +153,24 @@ impl<'a> Resolver<'a> {
         Ok(scenario)
     }
 
-    /// A path that a scenario names, which is relative to its file.
+    /// The path of a file that a scenario names, which is relative to its own, and is going to be read.
     pub(super) fn beside_scenario(&self, path: &str) -> PathBuf {
-        self.path.parent().unwrap_or(Path::new("")).join(path)
+        let path = self.path.parent().unwrap_or(Path::new("")).join(path);
+        self.read.borrow_mut().insert(path.clone());
+        path
+    }
+
+    /// What the files hold that were read so far.
+    pub(super) fn contents(&self) -> Result<BTreeSet<Contents>, ScenarioError> {
+        let read = self.read.borrow();
+        let files = self.trace_flag.into_iter().chain(read.iter().map(PathBuf::as_path));
+        let of = |path: &Path| {
+            let failed = |error| {
+                ScenarioError::at(path.display(), format!("cannot be read: {error}"), "leave it where it is")
+            };
+            Contents::of(path).map_err(failed)
+        };
+        files.map(of).collect()
     }
 
     /// The trace at `path`.

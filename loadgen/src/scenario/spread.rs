@@ -316,3 +316,49 @@ fn of_file(field: &Field<'_>, unit: Unit, name: &str, text: &str) -> Result<Vec<
     }
     Ok(values)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::mistakes::GOOD;
+    use super::super::testing::load_text;
+    use super::super::{Spread, Workload};
+
+    fn question(value: &str) -> Spread {
+        let scenario =
+            load_text(GOOD, &[("workload.match_ratio", "full"), ("workload.question_tokens", value)]);
+        let Workload::SharedPrefix(workload) = scenario.unwrap().workload else { panic!("of another kind") };
+        workload.question_tokens
+    }
+
+    #[test]
+    fn a_lognormal_mean_is_no_median() {
+        let spread = question("{ lognormal = { mean = 200, sigma = 0.8 } }");
+        assert!((spread.mean() - 200.0).abs() < 1e-9, "{spread:?}");
+        let Spread::Lognormal { median, .. } = spread else { panic!("{spread:?}") };
+        assert!((median - 200.0 * (-0.32_f64).exp()).abs() < 1e-9, "{median}");
+    }
+
+    #[test]
+    fn ranks_count_from_one_unless_told_otherwise() {
+        assert_eq!(question("{ zipf = { exponent = 1.0, max = 9 } }").bounds(), (1, 9));
+        assert_eq!(question("{ zipf = { exponent = 1.0, min = 0, max = 9 } }").bounds(), (0, 9));
+    }
+
+    #[test]
+    fn times_of_a_file_are_seconds() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("thinks.csv");
+        std::fs::write(&path, "0.5,3\n2\n").unwrap();
+        let chat = format!(
+            "kind = \"chat\"\nsessions = 4\nturns = 3\nquestion_tokens = 10\noutput_tokens = 5\n\
+             think = {{ empirical = {:?} }}",
+            path.display().to_string()
+        );
+        let text = format!(
+            "schema = 1\nname = \"k\"\n[workload]\n{chat}\n[arrival]\nkind = \"poisson\"\nrate = 1.0\n\
+             [fleet]\nworkers = 1\n[router]\npolicies = [\"random\"]"
+        );
+        let Workload::Chat(chat) = load_text(&text, &[]).unwrap().workload else { panic!("of another kind") };
+        assert_eq!(chat.think, Spread::Empirical([(500_000_000, 3.0), (2_000_000_000, 1.0)].into()));
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::document::{Document, Value};
+use super::document::{Document, Value, parse_value};
 use super::error::ScenarioError;
 use super::resolve::{Mode, Resolver};
 use super::{Scenario, cells, input, overrides};
@@ -92,6 +92,28 @@ impl Template {
         other
     }
 
+    /// The same scenario with one policy, which nobody has typed.
+    #[must_use]
+    pub fn with_policy(&self, name: &str) -> Self {
+        self.with_value(&["router", "policies"], &serde_json::json!([name]))
+    }
+
+    /// The same scenario with another value at a key, which nobody has typed.
+    #[must_use]
+    pub fn with_value(&self, path: &[&str], value: &serde_json::Value) -> Self {
+        let mut other = self.clone();
+        let origin = self.document.get(path).unwrap_or(&self.document.root).origin.clone();
+        // Words, numbers and lists of them are written alike in JSON and in TOML.
+        other.document.set(path, parse_value(&value.to_string(), &origin));
+        other
+    }
+
+    /// The scenario as a file, with all that was laid over it.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        toml::to_string(&self.document.root.value.to_json()).unwrap_or_default()
+    }
+
     /// What it means: its cells are one for each policy.
     ///
     /// # Errors
@@ -107,20 +129,10 @@ impl Template {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::small;
     use super::*;
 
-    const TEXT: &str = r#"
-schema = 1
-name = "t"
-mode = "live"
-[workload]
-kind = "shared_prefix"
-groups = 2
-prompts_per_group = 2
-system_tokens = 64
-question_tokens = 16
-output_tokens = 4
-[arrival]
+    const REST: &str = r#"[arrival]
 kind = "poisson"
 rate = 10
 [fleet]
@@ -137,17 +149,47 @@ op = ">="
 value = 0.1
 "#;
 
+    fn template() -> Template {
+        let text = small("mode = \"live\"\n", REST);
+        Template::of(Path::new("t.toml"), text, &[], None, None).unwrap()
+    }
+
     #[test]
     fn a_search_has_one_virtual_cell_for_each_policy() {
-        let template = Template::of(Path::new("t.toml"), TEXT.to_owned(), &[], None, None).unwrap();
+        let template = template();
         let scenario = template.scenario().unwrap();
         assert_eq!((scenario.cells().len(), scenario.asserts.len()), (2, 0));
         assert!(scenario.cells().iter().all(|cell| cell.world == crate::run::World::Virtual));
     }
 
     #[test]
+    fn a_policy_that_nobody_has_typed_is_no_override() {
+        let scenario = template().with_policy("random").scenario().unwrap();
+        let policies: Vec<&str> = scenario.cells.iter().map(|cell| cell.policy.name()).collect();
+        assert_eq!((policies, scenario.overrides), (vec!["random"], Vec::new()));
+    }
+
+    #[test]
+    fn what_is_laid_over_it_stands_in_the_file_that_is_made_of_it() {
+        let set =
+            [("fleet.workers".to_owned(), "5".to_owned()), ("fleet.schedule".to_owned(), "lpm".to_owned())];
+        let text = small("mode = \"live\"\n", REST);
+        let template = Template::of(Path::new("t.toml"), text, &set, None, None).unwrap();
+        let template = template
+            .with_value(&["router", "options", "cache_aware", "cache_threshold"], &serde_json::json!(0.7))
+            .with_value(&["description"], &serde_json::json!("a \"word\""));
+        let again = Template::of(Path::new("u.toml"), template.to_toml(), &[], None, None).unwrap();
+        let (first, second) = (template.scenario().unwrap(), again.scenario().unwrap());
+        assert_eq!((second.fleet.workers, second.description.as_str()), (5, "a \"word\""));
+        assert_eq!(first.fingerprint.to_owned(), second.fingerprint, "they ask the same");
+        let options: Vec<_> =
+            second.cells[0].policy.overrides().map(|(key, value)| (key, value.clone())).collect();
+        assert_eq!(options, [("cache_threshold", 0.7.into())]);
+    }
+
+    #[test]
     fn a_number_can_be_changed_and_is_checked() {
-        let template = Template::of(Path::new("t.toml"), TEXT.to_owned(), &[], None, None).unwrap();
+        let template = template();
         let rate = ["arrival", "rate"];
         assert_eq!(
             (template.number(&rate), template.word(&["arrival", "kind"])),

@@ -165,4 +165,36 @@ mod tests {
             assert!(error.contains(says), "{text:?}: {error}");
         }
     }
+
+    #[test]
+    fn the_last_window_is_as_long_as_the_first_and_time_counts_from_there() {
+        let text = "1200,1,1,,0,0\n1500,2,1,,0,0\n1700,3,1,,0,0";
+        let lengths = |skip_s: u64| -> Vec<u64> {
+            let windows = of(text, skip_s * 1_000_000_000).unwrap().windows;
+            windows.iter().map(|window| window.length_ns / 1_000_000_000).collect()
+        };
+        assert_eq!(lengths(0), [300, 200, 300]);
+        assert_eq!(lengths(100), [200, 200, 300]);
+        assert_eq!(lengths(400), [100, 300]);
+    }
+
+    #[test]
+    fn a_scenario_says_how_fast_and_from_where() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("w.csv");
+        std::fs::write(&path, "0,1,1,,0,0\n600,2,1,,0,0").unwrap();
+        let scenario = crate::scenario::testing::load_text(
+            &format!(
+                "schema = 1\nname = \"k\"\n[workload]\nkind = \"independent\"\nrequests = 3\nprompt_tokens = 5\n\
+                 output_tokens = 1\n[arrival]\nkind = \"servegen\"\npath = {:?}\nskip = \"600s\"\nspeedup = 4\n\
+                 [fleet]\nworkers = 1\n[router]\npolicies = [\"random\"]",
+                path.display().to_string()
+            ),
+            &[],
+        );
+        let crate::scenario::Arrival::Servegen { windows, speedup } = scenario.unwrap().arrival else {
+            panic!("of another kind")
+        };
+        assert_eq!((speedup, windows.windows.len(), windows.windows[0].rate), (4.0, 1, 2.0));
+    }
 }

@@ -1,5 +1,6 @@
 //! `[workload]`: which prompts are sent.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,6 +17,9 @@ use crate::trace::{self, Format, Trace, TraceError};
 pub(super) const MOST_TOKENS: u32 = 1 << 22;
 /// Most requests of one run.
 pub(super) const MOST_REQUESTS: u64 = 10_000_000;
+
+/// How much faster than recorded a trace can be replayed.
+pub(crate) const SPEEDUPS: RangeInclusive<f64> = 1e-3..=1e6;
 
 /// The kinds of `[workload]` and the keys of each.
 pub(super) const KINDS: &[Kind] = &[
@@ -348,7 +352,7 @@ fn match_ratio(field: &Field<'_>) -> Result<MatchRatio, ScenarioError> {
 
 fn trace_replay(section: Section<'_>, resolver: &mut Resolver<'_>) -> Result<TraceReplay, ScenarioError> {
     let limit = section.get("limit").map_or(Ok(0), |field| field.whole(0..=MOST_REQUESTS))?;
-    let speedup = section.get("speedup").map_or(Ok(1.0), |field| field.number(1e-3..=1e6))?;
+    let speedup = section.get("speedup").map_or(Ok(1.0), |field| field.number(SPEEDUPS))?;
     let jitter = section
         .get("jitter")
         .map_or(Ok(Jitter::None), |field| field.choice(&[("none", Jitter::None), ("grid", Jitter::Grid)]))?;

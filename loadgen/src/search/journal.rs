@@ -4,13 +4,13 @@
 //! last one can be cut (by a full disk or a sudden end); it is forgotten, and its run is done again.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::app;
 use crate::report::RunSummary;
@@ -27,6 +27,24 @@ pub struct JournalError {
     line: Option<usize>,
     problem: String,
     remedy: &'static str,
+    /// Nothing is known against what the file holds: it cannot be written.
+    unwritable: bool,
+}
+
+impl JournalError {
+    /// Whether it is the disk that fails, and not the file that is another one's.
+    #[must_use]
+    pub fn is_unwritable(&self) -> bool {
+        self.unwritable
+    }
+
+    fn unwritable(path: &Path, error: &io::Error, remedy: &'static str) -> Self {
+        Self { path: path.to_owned(), line: None, problem: error.to_string(), remedy, unwritable: true }
+    }
+
+    fn refused(path: &Path, line: Option<usize>, problem: String, remedy: &'static str) -> Self {
+        Self { path: path.to_owned(), line, problem, remedy, unwritable: false }
+    }
 }
 
 /// What a run is known by: its cell and its seed.
@@ -65,20 +83,18 @@ impl Journal {
     /// The file belongs to another sweep, to one that is still going on, or cannot be read or written.
     pub fn open(dir: &Path, scenario: &Scenario, fresh: bool) -> Result<Self, JournalError> {
         let path = dir.join(NAME);
-        let failed = |error: io::Error| JournalError {
-            path: path.clone(),
-            line: None,
-            problem: error.to_string(),
-            remedy: "choose another folder with --out",
-        };
+        let failed =
+            |error: io::Error| JournalError::unwritable(&path, &error, "choose another folder with --out");
+        let refused = |problem: &str, remedy| JournalError::refused(&path, None, problem.to_owned(), remedy);
+        if fs::metadata(&path).is_ok_and(|there| !there.is_file()) {
+            // A fifo would be read without an end.
+            return Err(refused("it is no regular file", "choose another folder with --out"));
+        }
         let mut options = OpenOptions::new();
         let mut file =
             options.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
-        file.try_lock().map_err(|_| JournalError {
-            path: path.clone(),
-            line: None,
-            problem: "another sweep is writing it".to_owned(),
-            remedy: "wait for its end, or choose another folder with --out",
+        file.try_lock().map_err(|_| {
+            refused("another sweep is writing it", "wait for its end, or choose another folder with --out")
         })?;
         let mut text = Vec::new();
         if !fresh {
@@ -117,23 +133,17 @@ impl Journal {
     pub fn add(&self, cell: &Cell, seed: u64, summary: &RunSummary) -> Result<(), JournalError> {
         let line = to_line(&Line { cell: name(cell), seed, summary: summary.clone() });
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        app::uninterrupted(|| file.write_all(&line)).map_err(|error| JournalError {
-            path: self.path.clone(),
-            line: None,
-            problem: error.to_string(),
-            remedy: "make room and give the same command again: what is done is kept",
+        app::uninterrupted(|| file.write_all(&line)).map_err(|error| {
+            let remedy = "make room and give the same command again: what is done is kept";
+            JournalError::unwritable(&self.path, &error, remedy)
         })
     }
 }
 
 /// The runs in `text`, whose lines are whole.
 fn read(path: &Path, text: &[u8], expected: &Header) -> Result<BTreeMap<Key, RunSummary>, JournalError> {
-    let error = |line, problem: String| JournalError {
-        path: path.to_owned(),
-        line,
-        problem,
-        remedy: "--fresh begins anew in its place, --out writes elsewhere",
-    };
+    let remedy = "--fresh begins anew in its place, --out writes elsewhere";
+    let error = |line, problem: String| JournalError::refused(path, line, problem, remedy);
     let mut lines = text.split_inclusive(|byte| *byte == b'\n').enumerate();
     let Some((_, first)) = lines.next() else { return Ok(BTreeMap::new()) };
     let header: Header = serde_json::from_slice(first)
@@ -156,10 +166,12 @@ fn read(path: &Path, text: &[u8], expected: &Header) -> Result<BTreeMap<Key, Run
 impl Header {
     /// In what it differs from the one that is expected.
     fn difference(&self, expected: &Self) -> String {
-        match () {
-            () if self.scenario != expected.scenario => format!("that of scenario \"{}\"", self.scenario),
-            () if self.version != expected.version => format!("made by loadgen {}", self.version),
-            () => "the scenario's text, its flags or its trace have changed".to_owned(),
+        if self.scenario != expected.scenario {
+            format!("that of scenario \"{}\"", self.scenario)
+        } else if self.version != expected.version {
+            format!("made by loadgen {}", self.version)
+        } else {
+            "the scenario's text, its flags or its trace have changed".to_owned()
         }
     }
 }
@@ -179,41 +191,21 @@ fn to_line(value: &impl Serialize) -> Vec<u8> {
 /// A number that changes with the scenario's text, the flags that were laid over it and what it reads from other files. How
 /// many seeds are run is no part of it: a sweep can be given more of them later.
 fn fingerprint(scenario: &Scenario) -> String {
-    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-    // Writing into a hash cannot fail.
-    let _ = write!(hash, "{}\n{:?}\n{:?}\n", scenario.source, scenario.overrides, scenario.workload);
-    let _ = write!(hash, "{:?}", scenario.arrival);
-    format!("{:016x}", hash.0)
-}
-
-/// The 64-bit FNV-1a hash (G. Fowler, L. Noll, K. Vo) of what is written into it.
-struct Fnv(u64);
-
-impl std::fmt::Write for Fnv {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        for byte in text.bytes() {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-        Ok(())
+    let mut hash = Xxh3::new();
+    for text in [&scenario.source, &scenario.fingerprint.work, &scenario.fingerprint.router] {
+        hash.update(format!("{text}\n").as_bytes());
     }
+    hash.update(format!("{:?}", scenario.overrides).as_bytes());
+    format!("{:016x}", hash.digest())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::run::Run;
+    use crate::scenario::testing::{load_text, small};
 
-    const TEXT: &str = r#"
-schema = 1
-name = "t"
-[workload]
-kind = "shared_prefix"
-groups = 2
-prompts_per_group = 2
-system_tokens = 64
-question_tokens = 16
-output_tokens = 4
-[arrival]
+    const REST: &str = r#"[arrival]
 kind = "poisson"
 rate = 10.0
 [fleet]
@@ -224,11 +216,9 @@ policies = ["random"]
 "arrival.rate" = [1.0, 2.0]
 "#;
 
-    fn scenario(text: &str) -> Scenario {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("s.toml");
-        std::fs::write(&path, text).unwrap();
-        crate::scenario::load(&path, &[], None, None, None).unwrap()
+    /// A sweep of two cells.
+    fn scenario() -> Scenario {
+        load_text(&small("", REST), &[]).unwrap()
     }
 
     fn summary(cell: &Cell) -> RunSummary {
@@ -243,7 +233,7 @@ policies = ["random"]
 
     #[test]
     fn figures_come_back_to_the_bit_and_a_cut_line_is_forgotten() {
-        let (dir, scenario) = (tempfile::tempdir().unwrap(), scenario(TEXT));
+        let (dir, scenario) = (tempfile::tempdir().unwrap(), scenario());
         let cells = scenario.cells();
         let summary = summary(&cells[0]);
         let journal = Journal::open(dir.path(), &scenario, false).unwrap();
@@ -264,7 +254,8 @@ policies = ["random"]
     #[test]
     fn another_sweep_is_refused_unless_it_may_begin_anew() {
         let dir = tempfile::tempdir().unwrap();
-        let (one, other) = (scenario(TEXT), scenario(&TEXT.replace("groups = 2", "groups = 3")));
+        let other = load_text(&small("", REST).replace("groups = 2", "groups = 3"), &[]).unwrap();
+        let one = scenario();
         drop(Journal::open(dir.path(), &one, false).unwrap());
         let error = Journal::open(dir.path(), &other, false).unwrap_err().to_string();
         assert!(error.contains("runs.jsonl") && error.contains("--fresh"), "{error}");
@@ -275,8 +266,19 @@ policies = ["random"]
     }
 
     #[test]
+    fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join(NAME);
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        for fresh in [false, true] {
+            let error = Journal::open(dir.path(), &scenario(), fresh).unwrap_err();
+            assert!(error.to_string().contains("no regular file") && !error.is_unwritable(), "{error}");
+        }
+    }
+
+    #[test]
     fn two_sweeps_do_not_write_one_file() {
-        let (dir, scenario) = (tempfile::tempdir().unwrap(), scenario(TEXT));
+        let (dir, scenario) = (tempfile::tempdir().unwrap(), scenario());
         let _first = Journal::open(dir.path(), &scenario, false).unwrap();
         let error = Journal::open(dir.path(), &scenario, true).unwrap_err().to_string();
         assert!(error.contains("another sweep"), "{error}");

@@ -1,9 +1,7 @@
-//! Virtual runs on all cores. Runs share nothing, so every core takes the next one from one list.
-
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+//! Virtual runs on all cores, of which only figures are kept.
 
 use super::{Progress, SearchError};
+use crate::cores::on_all_cores;
 use crate::run::Run;
 use crate::scenario::Cell;
 use crate::virtual_time;
@@ -31,30 +29,28 @@ pub(super) fn run<T: Send>(
     progress: &Progress,
     sum_up: impl Fn(usize, &Run) -> Result<T, SearchError> + Sync,
 ) -> Result<Vec<T>, SearchError> {
-    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let results = Mutex::new(Vec::with_capacity(jobs.len()));
-    let one = |place: usize, job: &Job| {
+    on_all_cores(jobs, |place, job| {
         let run = virtual_time::run(&job.cell, job.seed, &mut |_| {})
             .map_err(|source| SearchError::Run { cell: job.label(), source })?;
-        sum_up(place, &run)
-    };
-    let work = || {
-        while !stop.load(Ordering::Relaxed) {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some(job) = jobs.get(place) else { return };
-            let result = one(place, job);
-            stop.fetch_or(result.is_err(), Ordering::Relaxed);
-            results.lock().unwrap_or_else(PoisonError::into_inner).push((place, result));
-            progress.step();
-        }
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(work);
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(place, _)| *place);
-    results.into_iter().map(|(_, result)| result).collect()
+        let result = sum_up(place, &run);
+        progress.step();
+        result
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::testing::{load_text, small};
+
+    #[test]
+    fn results_keep_the_order_of_the_jobs_whichever_ends_first() {
+        let tables = "[arrival]\nkind = \"burst\"\nover = \"1s\"\n[fleet]\nworkers = 1\n[router]\npolicies = [\"random\"]\n\
+                      [sweep]\n\"workload.groups\" = [400, 3, 2, 1]\n";
+        let scenario = load_text(&small("", tables), &[]).unwrap();
+        let jobs: Vec<Job> = scenario.cells().into_iter().map(|cell| Job { cell, seed: 1 }).collect();
+        let progress = Progress::new("test", jobs.len(), true);
+        let found = run(&jobs, &progress, |place, run| Ok((place, run.records.len()))).unwrap();
+        assert_eq!(found, [(0, 800), (1, 6), (2, 4), (3, 2)]);
+    }
 }

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::say::note;
+
 /// Where there is no terminal, this often a line is printed.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -61,7 +63,7 @@ impl Progress {
             Shown::Bar(bar) => bar.set_position(done as u64),
             Shown::Lines(last) if last.elapsed() >= PLAIN_INTERVAL => {
                 *last = Instant::now();
-                eprintln!("{}", line(&self.what, done, self.total, self.start.elapsed()));
+                note(line(&self.what, done, self.total, self.start.elapsed()));
             }
             Shown::Lines(_) => {}
         }
@@ -76,7 +78,7 @@ impl Drop for Progress {
         }
         if !matches!(state.shown, Shown::Nothing) {
             let seconds = self.start.elapsed().as_secs_f64();
-            eprintln!("{}: {} of {} runs in {seconds:.1} s", self.what, state.done, self.total);
+            note(format_args!("{}: {} of {} runs in {seconds:.1} s", self.what, state.done, self.total));
         }
     }
 }

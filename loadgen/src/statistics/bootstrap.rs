@@ -12,7 +12,7 @@ const ROUNDS: usize = 2000;
 /// if either has fewer than two values, or the base has a median of 0 in too many draws. The same `seed` gives the same
 /// interval.
 #[must_use]
-pub fn ratio_of_medians(changed: &[f64], base: &[f64], seed: u64) -> Option<Interval> {
+pub(crate) fn ratio_of_medians(changed: &[f64], base: &[f64], seed: u64) -> Option<Interval> {
     if changed.len() < 2 || base.len() < 2 {
         return None;
     }
@@ -23,7 +23,7 @@ pub fn ratio_of_medians(changed: &[f64], base: &[f64], seed: u64) -> Option<Inte
 
 /// The 95 % interval of the mean of paired differences, such as of two policies on the same seeds. `None` of fewer than two.
 #[must_use]
-pub fn mean_of_differences(differences: &[f64], seed: u64) -> Option<Interval> {
+pub(crate) fn mean_of_differences(differences: &[f64], seed: u64) -> Option<Interval> {
     if differences.len() < 2 {
         return None;
     }
@@ -67,5 +67,14 @@ mod tests {
     fn differences_around_nothing_are_noise() {
         assert!(mean_of_differences(&[1.0, -1.0, 0.5, -0.4, 0.1], 1).unwrap().holds(0.0));
         assert!(!mean_of_differences(&[1.0, 1.2, 0.9, 1.1, 0.8], 1).unwrap().holds(0.0));
+    }
+
+    #[test]
+    fn the_middle_is_95_per_cent() {
+        // A mean of 1 comes with a probability of 1/27, which is more than 2.5 % and less than 5 %.
+        assert_eq!(mean_of_differences(&[0.0, 0.0, 1.0], 1).unwrap().high, 1.0);
+        assert_eq!(mean_of_differences(&[0.0, 0.0, -1.0], 1).unwrap().low, -1.0);
+        // Of four it comes with 1/256, and 3/4 or more with 13/256.
+        assert_eq!(mean_of_differences(&[0.0, 0.0, 0.0, 1.0], 1).unwrap().high, 0.75);
     }
 }

@@ -3,7 +3,7 @@
 /// The p-values after Holm's step-down correction (S. Holm, 1979), in the order given. A test is significant at a level if its
 /// corrected value is at most the level; then the chance of any false alarm among all is at most that level too.
 #[must_use]
-pub fn corrected(p_values: &[f64]) -> Vec<f64> {
+pub(crate) fn corrected(p_values: &[f64]) -> Vec<f64> {
     let count = p_values.len();
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));

@@ -9,7 +9,7 @@ const ROUNDING: f64 = 1e-9;
 
 /// A bend.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Knee {
+pub(crate) struct Knee {
     /// The place of the last point of the first piece.
     pub at: usize,
     /// Slope before it.
@@ -21,7 +21,7 @@ pub struct Knee {
 /// The bend of a curve whose points ascend in x, such as latency over offered load: the split into two fitted lines with the
 /// least squared error. `None` of fewer than five points, and where two lines fit hardly better than one.
 #[must_use]
-pub fn knee(points: &[(f64, f64)]) -> Option<Knee> {
+pub(crate) fn knee(points: &[(f64, f64)]) -> Option<Knee> {
     if points.len() < FEWEST {
         return None;
     }
@@ -66,6 +66,10 @@ mod tests {
         assert!((knee.before - 1.0).abs() < 1e-9 && (knee.after - 50.0).abs() < 1e-9, "{knee:?}");
         let straight: Vec<(f64, f64)> = (0..10).map(|x| (f64::from(x), 3.0 * f64::from(x))).collect();
         assert_eq!(super::knee(&straight), None);
+        // Two lines follow noise a little better than one, and that is no bend.
+        let noise = [0.6, -0.4, 0.5, -0.6, 0.4, 0.3, -0.5, 0.6, -0.4, 0.2];
+        let noisy: Vec<(f64, f64)> = straight.iter().zip(noise).map(|((x, y), off)| (*x, y + off)).collect();
+        assert_eq!(super::knee(&noisy), None);
         assert_eq!(super::knee(&bent[..4]), None);
     }
 }

@@ -6,7 +6,7 @@ const EXACT_UP_TO: usize = 40;
 /// The two-sided p-value of `a` and `b` being draws of one distribution. Exact for small samples without ties; otherwise
 /// by the normal approximation with correction for ties and continuity. 1 if either is empty or all values are equal.
 #[must_use]
-pub fn p_value(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn p_value(a: &[f64], b: &[f64]) -> f64 {
     if a.is_empty() || b.is_empty() {
         return 1.0;
     }

@@ -1,15 +1,16 @@
 //! Statistics that a verdict rests upon: intervals, tests and fits. Every function is pure, and what draws is seeded.
 
-pub mod bootstrap;
-pub mod holm;
-pub mod knee;
-pub mod kolmogorov;
-pub mod mann_whitney;
-pub mod student_t;
+pub(crate) mod bootstrap;
+pub(crate) mod holm;
+pub(crate) mod knee;
+#[cfg(test)]
+pub(crate) mod kolmogorov;
+pub(crate) mod mann_whitney;
+pub(crate) mod student_t;
 
 /// The median of some values, the mean of the two middle ones where their number is even; `None` of nothing.
 #[must_use]
-pub fn median(values: &[f64]) -> Option<f64> {
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let (low, high) = (sorted.len().checked_sub(1)? / 2, sorted.len() / 2);
@@ -18,13 +19,13 @@ pub fn median(values: &[f64]) -> Option<f64> {
 
 /// The arithmetic mean; `None` of nothing.
 #[must_use]
-pub fn mean(values: &[f64]) -> Option<f64> {
+pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// The standard deviation of a sample (divisor n − 1); `None` of fewer than two values.
 #[must_use]
-pub fn deviation(values: &[f64]) -> Option<f64> {
+pub(crate) fn deviation(values: &[f64]) -> Option<f64> {
     let mean = mean(values).filter(|_| values.len() > 1)?;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     Some((squares / (values.len() - 1) as f64).sqrt())
@@ -41,7 +42,7 @@ pub struct Interval {
 
 impl Interval {
     /// Whether a value lies within, the bounds included.
-    #[must_use]
+    #[cfg(test)]
     pub fn holds(self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }

@@ -5,7 +5,7 @@ use super::{Interval, deviation, mean};
 /// The interval that holds the mean of what `values` were drawn from with a probability of 95 %, if they are about normal;
 /// `None` of fewer than two values.
 #[must_use]
-pub fn interval(values: &[f64]) -> Option<Interval> {
+pub(crate) fn interval(values: &[f64]) -> Option<Interval> {
     let (mean, deviation) = (mean(values)?, deviation(values)?);
     let count = values.len() as f64;
     let reach = quantile(values.len() - 1) * deviation / count.sqrt();

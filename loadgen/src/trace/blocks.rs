@@ -34,6 +34,14 @@ pub(super) fn resized(blocks: &[u64], input_tokens: u32, from: u32, to: u32) -> 
     all.take(input_tokens.div_ceil(to) as usize).collect()
 }
 
+/// Keeps what belongs to one row apart from the blocks that rows share.
+const OWN: u64 = 0x004F_574E;
+
+/// Names for the blocks of row `seq` from the one at `from` on, which no other row has.
+pub(super) fn own(seq: u64, from: usize) -> impl Iterator<Item = u64> {
+    (from..).map(move |at| mix(mix(OWN ^ seq) ^ at as u64))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

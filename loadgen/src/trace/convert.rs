@@ -10,15 +10,46 @@ use super::write::{Writer, written_block_tokens};
 use super::{Counts, Format, Rows, TraceError};
 use crate::scenario::ScenarioError;
 
-impl Format {
-    /// The formats that can be written.
-    pub const WRITTEN: [Self; 5] = [Self::Mooncake, Self::Aiperf, Self::Bailian, Self::Azure, Self::BurstGpt];
+/// A format that can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named as in `Format`")]
+pub enum Written {
+    Mooncake,
+    Aiperf,
+    Bailian,
+    Azure,
+    BurstGpt,
+}
 
+impl Written {
+    /// Every one.
+    pub const ALL: [Self; 5] = [Self::Mooncake, Self::Aiperf, Self::Bailian, Self::Azure, Self::BurstGpt];
+
+    /// The format that reads it.
+    #[must_use]
+    pub fn format(self) -> Format {
+        match self {
+            Self::Mooncake => Format::Mooncake,
+            Self::Aiperf => Format::Aiperf,
+            Self::Bailian => Format::Bailian,
+            Self::Azure => Format::Azure,
+            Self::BurstGpt => Format::BurstGpt,
+        }
+    }
+}
+
+impl Format {
     /// The format that an anonymous copy is written in: its own where that can be written and tells no more than the copy
     /// has.
     #[must_use]
-    pub fn of_anonymous(self) -> Self {
-        if Self::WRITTEN.contains(&self) { self } else { Self::Aiperf }
+    pub fn of_anonymous(self) -> Written {
+        match self {
+            Self::Mooncake => Written::Mooncake,
+            Self::Bailian => Written::Bailian,
+            Self::Azure => Written::Azure,
+            Self::BurstGpt => Written::BurstGpt,
+            Self::Aiperf | Self::ShareGpt | Self::Weka | Self::Router => Written::Aiperf,
+        }
     }
 
     /// Whether it says what prompts share.
@@ -90,12 +121,21 @@ impl From<io::Error> for ConvertError {
 }
 
 /// What was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Converted {
     /// What was met on the way.
     pub counts: Counts,
+    /// The first bad row that was passed over, and what is wrong with it.
+    pub first_skipped: Option<String>,
     /// Whether the rows had times; without, the copy says 0 where the format needs one.
     pub timed: bool,
+}
+
+impl Converted {
+    fn of(rows: &Rows) -> Self {
+        let first_skipped = rows.first_skipped().map(str::to_owned);
+        Self { counts: rows.counts(), first_skipped, timed: rows.timed() }
+    }
 }
 
 /// Writes `rows` to `to` in `format`; `progress` is called now and then with the bytes read so far.
@@ -105,12 +145,12 @@ pub struct Converted {
 pub fn convert(
     mut rows: Rows,
     to: impl Write,
-    format: Format,
+    format: Written,
     names: Names,
     progress: impl Fn(u64),
 ) -> Result<Converted, ConvertError> {
     let Some(first) = rows.next().transpose().map_err(ConvertError::Trace)? else {
-        return Ok(Converted { counts: rows.counts(), timed: rows.timed() });
+        return Ok(Converted::of(&rows));
     };
     let (block_tokens, timed) = (rows.block_tokens(), rows.timed());
     check_blocks(format, block_tokens).map_err(|e| ConvertError::Trace(TraceError::Row(e)))?;
@@ -121,17 +161,17 @@ pub fn convert(
         progress(rows.bytes_read());
     }
     writer.finish()?;
-    Ok(Converted { counts: rows.counts(), timed })
+    Ok(Converted::of(&rows))
 }
 
-fn check_blocks(format: Format, block_tokens: u32) -> Result<(), ScenarioError> {
+fn check_blocks(format: Written, block_tokens: u32) -> Result<(), ScenarioError> {
     let written = written_block_tokens(format, block_tokens);
     if written.is_multiple_of(block_tokens) || block_tokens.is_multiple_of(written) {
         return Ok(());
     }
     let problem = format!("blocks of {block_tokens} tokens cannot become blocks of {written}");
     Err(ScenarioError::at(
-        format_args!("--to {}", format.label()),
+        format_args!("--to {}", format.format().label()),
         problem,
         "use --to aiperf, which keeps their size",
     ))

@@ -39,10 +39,12 @@ fn of_header(line: &[u8]) -> Option<Format> {
     let line = String::from_utf8_lossy(line);
     let columns: Vec<&str> = line.split(',').map(|column| column.trim().trim_matches('"')).collect();
     let all = |names: &[&str]| names.iter().all(|name| columns.contains(name));
-    match () {
-        () if all(&["TIMESTAMP", "ContextTokens", "GeneratedTokens"]) => Some(Format::Azure),
-        () if all(&["Timestamp", "Request tokens", "Response tokens"]) => Some(Format::BurstGpt),
-        () => None,
+    if all(&["TIMESTAMP", "ContextTokens", "GeneratedTokens"]) {
+        Some(Format::Azure)
+    } else if all(&["Timestamp", "Request tokens", "Response tokens"]) {
+        Some(Format::BurstGpt)
+    } else {
+        None
     }
 }
 
@@ -50,16 +52,24 @@ fn of_header(line: &[u8]) -> Option<Format> {
 fn of_object(text: &[u8]) -> Option<Format> {
     let keys = keys(text);
     let has = |key: &str| keys.contains(&key.as_bytes());
+    let any = |names: &[&str]| names.iter().any(|name| has(name));
     let all = |names: &[&str]| names.iter().all(|name| has(name));
-    match () {
-        () if has("router_trace") => Some(Format::Router),
-        () if has("chat_id") && has("timestamp") => Some(Format::Bailian),
-        () if has("conversations") || has("conversation") => Some(Format::ShareGpt),
-        () if has("requests") && (has("block_size") || has("hash_id_scope")) => Some(Format::Weka),
-        () if ["session_id", "delay", "block_size"].into_iter().any(has) => Some(Format::Aiperf),
-        () if all(&["timestamp", "input_length", "output_length", "hash_ids"]) => Some(Format::Mooncake),
-        () if ["input_length", "text_input", "messages"].into_iter().any(has) => Some(Format::Aiperf),
-        () => None,
+    if has("router_trace") {
+        Some(Format::Router)
+    } else if all(&["chat_id", "timestamp"]) {
+        Some(Format::Bailian)
+    } else if any(&["conversations", "conversation"]) {
+        Some(Format::ShareGpt)
+    } else if has("requests") && any(&["block_size", "hash_id_scope"]) {
+        Some(Format::Weka)
+    } else if any(&["session_id", "delay", "block_size"]) {
+        Some(Format::Aiperf)
+    } else if all(&["timestamp", "input_length", "output_length", "hash_ids"]) {
+        Some(Format::Mooncake)
+    } else if any(&["input_length", "text_input", "messages"]) {
+        Some(Format::Aiperf)
+    } else {
+        None
     }
 }
 

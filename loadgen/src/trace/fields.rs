@@ -10,6 +10,10 @@ use super::error::Mistake;
 const MOST_TOKENS: u32 = 1 << 24;
 /// Latest time stamp of a trace that counts from a time of its own: about 31 years, in nanoseconds.
 const LATEST_NS: f64 = 1e18;
+/// Longest number that a message shows in full, in characters.
+const MOST_DIGITS: usize = 24;
+/// Longest message of the JSON parser that is shown in full, in characters.
+const MOST_MESSAGE: usize = 120;
 
 /// The object that `text` is.
 pub(super) fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, Mistake> {
@@ -21,12 +25,13 @@ pub(super) fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, Mistake> {
         // The parser counts lines within the row, which for most formats is only one.
         let message = error.to_string();
         let what = message.split(" at line ").next().unwrap_or(&message);
-        let place = match error.line() {
-            0 | 1 => format!("at column {}", error.column()),
-            line => format!("on line {line} of the object"),
+        let place = match (error.line(), error.column()) {
+            (0, _) => String::new(),
+            (1, column) => format!(" at column {column}"),
+            (line, _) => format!(" on line {line} of the object"),
         };
         let remedy = if error.is_data() { "see docs/traces.md" } else { "the row is cut or not JSON" };
-        (format!("{what} {place}"), remedy)
+        (format!("{}{place}", brief(what)), remedy)
     })
 }
 
@@ -43,7 +48,8 @@ pub(super) fn output(key: &str, given: i64) -> Result<u32, Mistake> {
 fn tokens(key: &str, given: i64, least: u32) -> Result<u32, Mistake> {
     let fits = u32::try_from(given).ok().filter(|tokens| (least..=MOST_TOKENS).contains(tokens));
     fits.ok_or_else(|| {
-        (format!("{key} {given} is out of range"), "lengths are counts of tokens, prompts have at least 1")
+        let problem = format!("{key} {given} is out of range, {least} to {MOST_TOKENS}");
+        (problem, "lengths are counts of tokens")
     })
 }
 
@@ -53,12 +59,31 @@ pub(super) fn counted(what: &str, tokens: usize) -> Result<u32, Mistake> {
 }
 
 /// A time in units of `unit_ns` nanoseconds, as nanoseconds.
-pub(super) fn since_start_ns(key: &str, given: f64, unit_ns: f64) -> Result<u64, Mistake> {
-    let at_ns = given * unit_ns;
+pub(super) fn since_start_ns(key: &str, given: f64, unit_ns: u64) -> Result<u64, Mistake> {
+    let at_ns = given * unit_ns as f64;
     if (0.0..=LATEST_NS).contains(&at_ns) {
         return Ok(at_ns.round() as u64);
     }
-    Err((format!("{key} {given} is out of range"), "times count from 0 and end after 31 years"))
+    let (given, latest) = (short(given), LATEST_NS / unit_ns as f64);
+    let problem = format!("{key} {given} is out of range, 0 to {latest}");
+    Err((problem, "times count from 0 and end after 31 years"))
+}
+
+/// A number for a message: not the 300 digits that it may have.
+fn short(number: f64) -> String {
+    let text = number.to_string();
+    if text.len() > MOST_DIGITS { format!("{number:e}") } else { text }
+}
+
+/// `message` without the middle of a long value in it.
+fn brief(message: &str) -> String {
+    let length = message.chars().count();
+    if length <= MOST_MESSAGE {
+        return message.to_owned();
+    }
+    let (begin, end) =
+        (message.chars().take(MOST_MESSAGE / 2), message.chars().skip(length - MOST_MESSAGE / 2));
+    begin.chain(['…']).chain(end).collect()
 }
 
 /// Whether the number of ids fits the length of the prompt.

@@ -20,6 +20,8 @@ mod stamp;
 mod write;
 
 #[cfg(test)]
+mod mistakes;
+#[cfg(test)]
 mod real;
 #[cfg(test)]
 mod sample;

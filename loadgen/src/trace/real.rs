@@ -25,7 +25,7 @@ pub(super) fn shared(name: &str) -> Option<PathBuf> {
 
 pub(super) fn info(path: &Path) -> TraceInfo {
     let rows = super::open(path, &Options::default()).unwrap();
-    analyse(rows, "t", |_| {}).unwrap()
+    analyse(rows, "t", None, |_| {}).unwrap()
 }
 
 fn near(measured: f64, expected: f64, within: f64) {

@@ -86,6 +86,11 @@ impl Lines {
         }
     }
 
+    /// Whether the file ends within the line that was given last, as where its writer was killed.
+    pub(super) fn is_cut(&self) -> bool {
+        !self.line.is_empty() && !self.line.ends_with(b"\n")
+    }
+
     /// Passes over what is left of a line that is too long, without keeping it.
     fn pass_rest(&mut self) -> io::Result<()> {
         if self.line.ends_with(b"\n") {
@@ -124,6 +129,8 @@ impl Objects {
                 b']' if self.in_array => self.in_array = false,
                 b',' if self.in_array => {}
                 byte if byte.is_ascii_whitespace() => {}
+                // One object after the other: the next line may be one.
+                _ if !self.in_array => return Err(self.pass_line()?),
                 _ => return Err(self.lost("this is not a JSON object", "the file is cut or not JSON")),
             }
             self.begun |= !byte.is_ascii_whitespace();
@@ -134,6 +141,15 @@ impl Objects {
         let line = self.line;
         self.take_object()?;
         Ok(Some((line, &self.object)))
+    }
+
+    /// Passes over a line that is no object, and says so.
+    fn pass_line(&mut self) -> io::Result<Fault> {
+        let line = self.line;
+        self.from.skip_until(b'\n')?;
+        self.line += 1;
+        let mistake = ("this is not a JSON object".to_owned(), "the file is cut or not JSON");
+        Ok(Fault::Bad { line, mistake })
     }
 
     fn peek(&mut self) -> io::Result<Option<u8>> {
@@ -150,17 +166,13 @@ impl Objects {
             let length = scan.pass(chunk);
             self.line += chunk[..length].iter().filter(|byte| **byte == b'\n').count() as u64;
             self.object.extend_from_slice(&chunk[..length]);
-            let mistake: Mistake = match () {
-                () if chunk.is_empty() => {
-                    ("the object does not end".to_owned(), "the file is cut or not JSON")
-                }
-                () if self.object.len() > LARGEST_OBJECT => {
-                    ("the object is larger than 256 MB".to_owned(), "a conversation is an object of its own")
-                }
-                () => {
-                    self.from.consume(length);
-                    continue;
-                }
+            let mistake: Mistake = if chunk.is_empty() {
+                ("the object does not end".to_owned(), "the file is cut or not JSON")
+            } else if self.object.len() > LARGEST_OBJECT {
+                ("the object is larger than 256 MB".to_owned(), "a conversation is an object of its own")
+            } else {
+                self.from.consume(length);
+                continue;
             };
             return Err(Fault::Lost { line: start, mistake });
         }

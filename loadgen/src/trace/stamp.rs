@@ -2,7 +2,10 @@
 
 use super::error::Mistake;
 
-const SECOND_NS: u64 = 1_000_000_000;
+/// A second, the unit of some time stamps.
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
+/// A millisecond, the unit of others.
+pub(super) const MS_NS: u64 = 1_000_000;
 const DAY_S: u64 = 86_400;
 
 /// Nanoseconds since 1970 of `2023-11-16 18:17:03.9799600` or `2024-05-12 00:00:00.001163+00:00`. The fraction, with at

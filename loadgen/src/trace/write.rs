@@ -3,18 +3,15 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use protocol::tokenizer::mix;
-
-use super::convert::Names;
-use super::formats::{BAILIAN_BLOCK_TOKENS, MOONCAKE_BLOCK_TOKENS, MS_NS, SECOND_NS};
-use super::{Format, Row, blocks, stamp};
-/// Keeps what belongs to one row apart from the blocks that rows share.
-const OWN: u64 = 0x004F_574E;
+use super::convert::{Names, Written};
+use super::formats::{BAILIAN_BLOCK_TOKENS, MOONCAKE_BLOCK_TOKENS};
+use super::stamp::{MS_NS, SECOND_NS};
+use super::{Row, blocks, stamp};
 
 /// Writes rows.
 pub(super) struct Writer<W> {
     to: W,
-    format: Format,
+    format: Written,
     /// Tokens per block, read and written.
     block_tokens: (u32, u32),
     timed: bool,
@@ -29,15 +26,15 @@ impl<W: Write> Writer<W> {
     /// Writes in `format` what has blocks of `block_tokens` and times if it is `timed`.
     pub(super) fn new(
         mut to: W,
-        format: Format,
+        format: Written,
         block_tokens: u32,
         timed: bool,
         names: Names,
     ) -> io::Result<Self> {
         match format {
-            Format::Azure => to.write_all(b"TIMESTAMP,ContextTokens,GeneratedTokens\n")?,
-            Format::BurstGpt => to.write_all(b"Timestamp,Session ID,Request tokens,Response tokens\n")?,
-            _ => {}
+            Written::Azure => to.write_all(b"TIMESTAMP,ContextTokens,GeneratedTokens\n")?,
+            Written::BurstGpt => to.write_all(b"Timestamp,Session ID,Request tokens,Response tokens\n")?,
+            Written::Mooncake | Written::Aiperf | Written::Bailian => {}
         }
         Ok(Self {
             to,
@@ -60,13 +57,13 @@ impl<W: Write> Writer<W> {
         self.turns.push(turn);
         let (input, output) = (row.input_tokens, row.output_tokens);
         match self.format {
-            Format::Azure => writeln!(self.to, "{},{input},{output}", stamp::show(at_ns)),
-            Format::BurstGpt => {
+            Written::Azure => writeln!(self.to, "{},{input},{output}", stamp::show(at_ns)),
+            Written::BurstGpt => {
                 let at = stamp::decimal(at_ns, SECOND_NS);
                 let session = self.session(row).map_or_else(String::new, |session| session.to_string());
                 writeln!(self.to, "{at},{session},{input},{output}")
             }
-            Format::Bailian => {
+            Written::Bailian => {
                 let (at, ids) = (stamp::decimal(at_ns, SECOND_NS), self.ids(row, seq));
                 let parent = row.parent.map_or(-1, i64::from);
                 writeln!(
@@ -76,8 +73,8 @@ impl<W: Write> Writer<W> {
                      \"hash_ids\": {ids:?}}}"
                 )
             }
-            Format::Aiperf => self.aiperf(row, at_ns, seq),
-            _ => {
+            Written::Aiperf => self.aiperf(row, at_ns, seq),
+            Written::Mooncake => {
                 let (at, ids) = (stamp::decimal(at_ns, MS_NS), self.ids(row, seq));
                 writeln!(
                     self.to,
@@ -125,17 +122,17 @@ impl<W: Write> Writer<W> {
     fn ids(&mut self, row: &Row, seq: usize) -> Vec<u64> {
         let (from, to) = self.block_tokens;
         let named = blocks::resized(&row.blocks, row.input_tokens, from, to);
-        let own = (named.len()..).map(|at| mix(mix(OWN ^ seq as u64) ^ at as u64));
+        let own = blocks::own(seq as u64, named.len());
         let all = named.iter().copied().chain(own).take(row.input_tokens.div_ceil(to) as usize);
         all.map(|id| self.names.of(id)).collect()
     }
 }
 
 /// Tokens per block in `format` of what has blocks of `given`.
-pub(super) fn written_block_tokens(format: Format, given: u32) -> u32 {
+pub(super) fn written_block_tokens(format: Written, given: u32) -> u32 {
     match format {
-        Format::Mooncake => MOONCAKE_BLOCK_TOKENS,
-        Format::Bailian => BAILIAN_BLOCK_TOKENS,
-        _ => given,
+        Written::Mooncake => MOONCAKE_BLOCK_TOKENS,
+        Written::Bailian => BAILIAN_BLOCK_TOKENS,
+        Written::Aiperf | Written::Azure | Written::BurstGpt => given,
     }
 }

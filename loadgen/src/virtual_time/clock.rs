@@ -45,6 +45,21 @@ impl<E> Clock<E> {
         self.heap.push(Reverse(entry));
     }
 
+    /// When the first event happens that is one of some.
+    pub(super) fn first(&self, is_one: impl Fn(&E) -> bool) -> Option<u64> {
+        let those = self.heap.iter().filter(|Reverse(entry)| is_one(&entry.event));
+        those.map(|Reverse(entry)| entry.at_ns).min()
+    }
+
+    /// Lets some events happen later.
+    pub(super) fn postpone(&mut self, by_ns: u64, is_one: impl Fn(&E) -> bool) {
+        let later = |Reverse(entry): Reverse<Entry<E>>| {
+            let by_ns = if is_one(&entry.event) { by_ns } else { 0 };
+            Reverse(Entry { at_ns: entry.at_ns + by_ns, ..entry })
+        };
+        self.heap = std::mem::take(&mut self.heap).into_iter().map(later).collect();
+    }
+
     /// The next event and its time, which becomes now.
     pub(super) fn next(&mut self) -> Option<(u64, E)> {
         if self.foreground == 0 {
@@ -93,6 +108,18 @@ mod tests {
         assert_eq!(order, "abcd");
         clock.at(2, 'e');
         assert_eq!(clock.next(), Some((5, 'e')), "what is past happens now");
+    }
+
+    #[test]
+    fn events_can_be_postponed() {
+        let mut clock = Clock::new();
+        for (at_ns, name) in [(1, 'a'), (2, 'b'), (9, 'c')] {
+            clock.at(at_ns, name);
+        }
+        assert_eq!((clock.first(|name| *name != 'a'), clock.first(|name| *name == 'z')), (Some(2), None));
+        clock.postpone(7, |name| *name == 'b');
+        let order: Vec<(u64, char)> = std::iter::from_fn(|| clock.next()).collect();
+        assert_eq!(order, [(1, 'a'), (9, 'b'), (9, 'c')], "it keeps its place among those of one moment");
     }
 
     #[test]

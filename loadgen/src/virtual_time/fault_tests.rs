@@ -7,7 +7,6 @@ mod scenario;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use protocol::record::RequestRecord;
 use router_core::{BreakerState, Role, WorkerView};
 use scenario::{REQUESTS, scenario};
 use simworker_core::{EngineRole, RequestId};
@@ -134,7 +133,7 @@ fn recovers(world: &mut World, cell: &Cell, ended_ns: u64) -> Result<u64, String
         let seq = (faulty + place) as u64;
         let at_ns = ended_ns + RECOVERY_NS + place as u64 * CLEAN_EVERY_NS;
         let request = PlannedRequest { seq, at_ns, ..world.requests[place].clone() };
-        world.records.push(RequestRecord::sent(seq, request.group, at_ns, at_ns));
+        world.records.push(request.record(at_ns, at_ns));
         world.jobs.push(None);
         world.requests.push(request);
     }

@@ -127,3 +127,33 @@ impl Addresses {
         format!("http://worker-{host}{rank}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use simworker_core::Submit;
+
+    use super::super::testing::cell;
+    use super::*;
+
+    #[test]
+    fn the_usage_of_a_worker_is_the_mean_of_its_ranks_and_the_rest_their_sum() {
+        let cell = cell(
+            "schema = 1\nname = \"ranks\"\n[workload]\nkind = \"independent\"\nrequests = 1\nprompt_tokens = 5\n\
+             output_tokens = 1\n[arrival]\nkind = \"closed\"\nconcurrency = 1\n[fleet]\nworkers = 1\ndp_size = 2\n\
+             kv_tokens = 10000\n[router]\npolicies = [\"random\"]",
+        );
+        let mut host = Host::new(&cell.scenario.fleet, EngineRole::Whole, 1.0, false).unwrap();
+        for (id, tokens) in [(1, 1000), (2, 3000)] {
+            let prompt: Vec<u32> = (0..tokens).map(|token| token + id).collect();
+            let submit = Submit::new(RequestId(id.into()), prompt.into(), 500);
+            host.ranks.submit(0, submit, Some(id - 1), &mut Vec::new()).unwrap();
+        }
+        let now_ns = 2_000_000_000;
+        host.ranks.advance(now_ns, &mut Vec::new());
+        let [first, second] = [0, 1].map(|rank| host.load(now_ns, Some(rank)));
+        let both = host.load(now_ns, None);
+        assert!(second.token_usage > 0.3 && first.token_usage < 0.2, "{first:?} {second:?}");
+        assert!((both.token_usage - f64::midpoint(first.token_usage, second.token_usage)).abs() < 1e-12);
+        assert_eq!((both.running, both.total_tokens), (2, first.total_tokens + second.total_tokens));
+    }
+}

@@ -36,7 +36,7 @@ pub enum VirtualError {
 ///
 /// # Errors
 /// When a core refuses its configuration; never in mid-run.
-pub fn run(cell: &Cell, seed: u64, progress: &mut dyn FnMut(u64)) -> Result<Run, VirtualError> {
+pub(crate) fn run(cell: &Cell, seed: u64, progress: &mut dyn FnMut(u64)) -> Result<Run, VirtualError> {
     let plan = workload::plan(&cell.scenario, seed);
     let mut world = world::World::new(cell, seed, plan)?;
     world.run(progress);
@@ -57,3 +57,5 @@ mod pair_tests;
 mod session_tests;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod told_tests;

@@ -10,6 +10,13 @@ use super::world::{Event, World};
 /// How often the shell tells the core how far a stream has come, at most.
 const PROGRESS_INTERVAL_NS: u64 = 100_000_000;
 
+/// Before anything happens, so many rounds of questions have been answered.
+const FRESH_ROUNDS: u64 = 2;
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 impl World {
     /// Starts the monitor if the policy looks at loads. Without that signal nothing reads what it would give.
     pub(super) fn start_monitor(&mut self) {
@@ -21,11 +28,31 @@ impl World {
 
     /// Asks every worker for its load; the question takes one hop. One question per worker, however many ranks it has.
     pub(super) fn poll(&mut self, now_ns: u64) {
+        if let Some(rest_ns) = self.rest_ns(now_ns) {
+            self.clock.postpone(rest_ns, |event| matches!(event, Event::Progress));
+            self.clock.in_background(now_ns + rest_ns, Event::Poll);
+            return;
+        }
         for host in 0..self.hosts.len() {
             self.clock.in_background(now_ns + self.hop_ns, Event::Sample { host, asked_ns: now_ns });
         }
         let interval_ns = self.router.config().load_poll_interval_ns;
         self.clock.in_background(now_ns + interval_ns, Event::Poll);
+    }
+
+    /// How long the monitor can rest, in whole rounds of all that it does: while no worker has anything to do and nothing else is
+    /// about to happen, every report says the same as the one before. It wakes up early enough for reports as fresh as if it had
+    /// not rested, at the moments at which they would have come.
+    fn rest_ns(&self, now_ns: u64) -> Option<u64> {
+        if !self.parked.is_empty() || self.hosts.iter().any(|host| !host.inside.is_empty()) {
+            return None;
+        }
+        let next_ns = self.clock.first(|event| !matches!(event, Event::Poll | Event::Progress))?;
+        let interval_ns = self.router.config().load_poll_interval_ns;
+        let round_ns = interval_ns / gcd(interval_ns, PROGRESS_INTERVAL_NS) * PROGRESS_INTERVAL_NS;
+        let on_the_way = (2 * self.hop_ns).div_ceil(round_ns);
+        let rounds = (next_ns.saturating_sub(now_ns) / round_ns).saturating_sub(FRESH_ROUNDS + on_the_way);
+        (rounds > 0).then_some(rounds * round_ns)
     }
 
     /// A worker answers, if it is there; so does the way back.

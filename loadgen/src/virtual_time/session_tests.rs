@@ -148,3 +148,21 @@ fn steps_of_a_slow_worker_take_so_many_times_as_long() {
     };
     assert!((mean_ns(1) / mean_ns(0) - 3.0).abs() < 0.01, "{} {}", mean_ns(0), mean_ns(1));
 }
+
+#[test]
+fn a_policy_by_key_keeps_a_session_on_its_worker() {
+    let text = format!(
+        "schema = 1\nname = \"keys\"\n[workload]\n{CHAT}\n[arrival]\n{POISSON}\n[router]\npolicies = [\"manual\"]\n\
+         [fleet]\nworkers = 4"
+    );
+    let mut world = world(&cell(&text), 3);
+    while world.step().is_some() {}
+    let workers: Vec<Option<u32>> = sessions(&world)
+        .values()
+        .map(|turns| {
+            assert!(turns.iter().all(|turn| turn.worker == turns[0].worker));
+            turns[0].worker
+        })
+        .collect();
+    assert!((0..4).all(|worker| workers.contains(&Some(worker))), "{workers:?}");
+}

@@ -173,11 +173,7 @@ impl World {
             jobs: std::iter::repeat_with(|| None).take(plan.requests.len()).collect(),
             parked: VecDeque::new(),
             front_tries: false,
-            records: plan
-                .requests
-                .iter()
-                .map(|r| RequestRecord::sent(r.seq, r.group, r.at_ns, r.at_ns))
-                .collect(),
+            records: plan.requests.iter().map(|r| r.record(r.at_ns, r.at_ns)).collect(),
             recorder: Recorder::new(fleet.workers, plan.requests.iter().map(|r| r.at_ns).max().unwrap_or(0)),
             requests: plan.requests,
             pacing: plan.pacing,

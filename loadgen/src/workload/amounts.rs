@@ -66,8 +66,9 @@ impl<'a> Amounts<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::draws::testing::{distance, normal_cdf};
+    use super::super::draws::testing::normal_cdf;
     use super::*;
+    use crate::statistics::kolmogorov::distance;
 
     const COUNT: u64 = 100_000;
 
@@ -152,5 +153,14 @@ mod tests {
         let values = drawn(&spread);
         let pairs = values.windows(2).map(|w| (w[0] - 5e5) * (w[1] - 5e5)).sum::<f64>() / COUNT as f64;
         assert!((pairs / (1e12 / 12.0)).abs() < 0.02, "neighbours are not correlated: {pairs}");
+    }
+
+    #[test]
+    fn what_is_drawn_outside_of_the_bounds_counts_as_the_bound() {
+        let values = drawn(&Spread::Exponential { mean: 100.0, low: 50, high: 200 });
+        let share = |of: f64| values.iter().filter(|v| **v == of).count() as f64 / COUNT as f64;
+        assert!(values.iter().all(|v| (50.0..=200.0).contains(v)));
+        let (below, above) = (1.0 - (-50.5f64 / 100.0).exp(), (-199.5f64 / 100.0).exp());
+        assert!((share(50.0) - below).abs() < 0.006 && (share(200.0) - above).abs() < 0.006);
     }
 }

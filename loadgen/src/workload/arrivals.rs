@@ -90,9 +90,10 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use super::super::draws::testing::{distance, gamma_cdf};
+    use super::super::draws::testing::gamma_cdf;
     use super::*;
     use crate::scenario::Window;
+    use crate::statistics::kolmogorov::distance;
 
     const COUNT: usize = 100_000;
 

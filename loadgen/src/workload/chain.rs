@@ -153,6 +153,7 @@ mod tests {
             seq: seq as u64,
             group: None,
             session: None,
+            turn: None,
             at_ns: 0,
             prompt: Box::default(),
             output_tokens: 1,

@@ -147,14 +147,6 @@ impl Weighted {
 pub(super) mod testing {
     use super::ln_gamma;
 
-    /// Kolmogorov and Smirnov: the largest distance to a distribution, in units of its bound at 0.1 %.
-    pub(crate) fn distance(mut values: Vec<f64>, cumulative: impl Fn(f64) -> f64) -> f64 {
-        values.sort_by(f64::total_cmp);
-        let count = values.len() as f64;
-        let off = values.iter().enumerate().map(|(i, v)| (i as f64 / count - cumulative(*v)).abs());
-        off.fold(0.0, f64::max) / (1.95 / count.sqrt())
-    }
-
     /// The share of a gamma distribution of scale 1 below `x`: the series of the incomplete gamma function.
     pub(crate) fn gamma_cdf(shape: f64, x: f64) -> f64 {
         if x <= 0.0 {
@@ -177,8 +169,9 @@ pub(super) mod testing {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{distance, gamma_cdf, normal_cdf};
+    use super::testing::{gamma_cdf, normal_cdf};
     use super::*;
+    use crate::statistics::kolmogorov::distance;
 
     fn many(draw: impl Fn(&mut Pcg64) -> f64) -> Vec<f64> {
         let mut draws = stream(5, Component::Arrivals);

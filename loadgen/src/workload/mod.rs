@@ -20,13 +20,16 @@ mod tree;
 #[cfg(test)]
 mod plan_tests;
 
+use std::collections::BTreeMap;
+
+use protocol::record::RequestRecord;
 use protocol::tokenizer::{self, Token, mix};
 
 use crate::scenario::{Arrival, Scenario, Workload};
 
 /// A run of tokens of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Segment {
+pub(crate) enum Segment {
     /// The first tokens of a named block of generated text.
     Text {
         /// The block's name; `protocol::tokenizer::block_token(block, i)` is its token `i`.
@@ -46,7 +49,7 @@ pub enum Segment {
 impl Segment {
     /// Its length in tokens; of a reply, as planned.
     #[must_use]
-    pub fn tokens(self) -> u32 {
+    pub(crate) fn tokens(self) -> u32 {
         match self {
             Self::Text { tokens, .. } | Self::Reply { tokens, .. } => tokens,
         }
@@ -55,7 +58,7 @@ impl Segment {
 
 /// What a request waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct After {
+pub(crate) struct After {
     /// The requests that must have ended, by their places in the plan; all are earlier ones.
     pub seqs: Box<[u32]>,
     /// How long after the last of them it is due, in nanoseconds.
@@ -64,13 +67,15 @@ pub struct After {
 
 /// One request of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlannedRequest {
+pub(crate) struct PlannedRequest {
     /// Its place in the plan, from 0: the order of arrival, if answers took no time.
     pub seq: u64,
     /// Its prefix group, if the workload has groups.
     pub group: Option<u32>,
     /// Its session, if the workload has sessions.
     pub session: Option<u64>,
+    /// Its place in the session, from 0.
+    pub turn: Option<u32>,
     /// When it is to be sent, in nanoseconds since the start; 0 under closed pacing. Of one that waits for others, when it would
     /// be if answers took no time.
     pub at_ns: u64,
@@ -85,13 +90,13 @@ pub struct PlannedRequest {
 impl PlannedRequest {
     /// Length of the prompt, in tokens; of replies in it, as planned.
     #[must_use]
-    pub fn prompt_tokens(&self) -> u32 {
+    pub(crate) fn prompt_tokens(&self) -> u32 {
         self.prompt.iter().map(|segment| segment.tokens()).sum()
     }
 
     /// The prompt, token by token. `reply` adds the reply to the request at a place of the plan.
     #[must_use]
-    pub fn tokens(&self, mut reply: impl FnMut(u32, &mut Vec<Token>)) -> Vec<Token> {
+    pub(crate) fn tokens(&self, mut reply: impl FnMut(u32, &mut Vec<Token>)) -> Vec<Token> {
         let mut tokens = Vec::with_capacity(self.prompt_tokens() as usize);
         for segment in &self.prompt {
             match *segment {
@@ -112,10 +117,17 @@ impl PlannedRequest {
         })
     }
 
+    /// The record of it, sent and not answered yet.
+    pub(crate) fn record(&self, intended_ns: u64, sent_ns: u64) -> RequestRecord {
+        let mut record = RequestRecord::sent(self.seq, self.group, intended_ns, sent_ns);
+        (record.session, record.turn) = (self.session, self.turn);
+        record
+    }
+
     /// The key that requests of one session have in common; without sessions, those of one prefix group. Policies that route by
     /// a key get it: live as `X-SMG-Routing-Key`, in virtual time without a header.
     #[must_use]
-    pub fn routing_key(&self) -> Option<String> {
+    pub(crate) fn routing_key(&self) -> Option<String> {
         let session = self.session.map(|session| format!("session-{session}"));
         session.or_else(|| self.group.map(|group| group.to_string()))
     }
@@ -123,7 +135,7 @@ impl PlannedRequest {
 
 /// What decides when a request is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pacing {
+pub(crate) enum Pacing {
     /// Its own time, whatever became of the others.
     Open,
     /// An answer to an earlier one: this many are in flight at any time.
@@ -135,7 +147,7 @@ pub enum Pacing {
 
 /// All requests of one run. Those that wait for none are in order of arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The requests.
     pub requests: Vec<PlannedRequest>,
     /// What decides when they are sent.
@@ -144,7 +156,7 @@ pub struct Plan {
 
 /// The plan of `scenario` with `seed`.
 #[must_use]
-pub fn plan(scenario: &Scenario, seed: u64) -> Plan {
+pub(crate) fn plan(scenario: &Scenario, seed: u64) -> Plan {
     let prompts = prompts(&scenario.workload, seed);
     let starts = prompts.iter().filter(|prompt| prompt.after.is_none()).count();
     let at_ns = match (&scenario.arrival, &scenario.workload) {
@@ -159,7 +171,20 @@ pub fn plan(scenario: &Scenario, seed: u64) -> Plan {
     if pacing == Pacing::Open && starts < requests.len() {
         requests = in_order(requests);
     }
+    count_turns(&mut requests);
     Plan { requests, pacing }
+}
+
+/// Tells every request of a session its place there, in the order of the plan.
+fn count_turns(requests: &mut [PlannedRequest]) {
+    let mut turns: BTreeMap<u64, u32> = BTreeMap::new();
+    for request in requests {
+        let next = request.session.map(|session| turns.entry(session).or_default());
+        request.turn = next.map(|next| {
+            *next += 1;
+            *next - 1
+        });
+    }
 }
 
 /// The prompts of a workload; predecessors come before those that wait for them.
@@ -188,7 +213,16 @@ fn timed(prompts: Vec<Prompt>, starts_ns: Vec<u64>) -> Vec<PlannedRequest> {
                 ends_ns.max().unwrap_or(0).saturating_add(*think_ns)
             }
         };
-        requests.push(PlannedRequest { seq, group, session, at_ns, prompt: segments, output_tokens, after });
+        requests.push(PlannedRequest {
+            seq,
+            group,
+            session,
+            turn: None,
+            at_ns,
+            prompt: segments,
+            output_tokens,
+            after,
+        });
     }
     requests
 }

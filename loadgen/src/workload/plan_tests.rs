@@ -59,6 +59,10 @@ fn a_turn_holds_all_turns_before_it_and_their_replies() {
     assert_eq!(sessions.len(), 50);
     for (session, turns) in &sessions {
         assert!((1..=5).contains(&turns.len()));
+        assert!(
+            (0..).zip(turns).all(|(place, request)| request.turn == Some(place)),
+            "turns are counted from 0"
+        );
         assert_eq!(turns[0].group, Some((session % 3) as u32));
         assert_eq!(turns[0].prompt_tokens(), 130);
         assert!(turns[0].after.is_none());
@@ -167,8 +171,10 @@ fn a_mix_has_its_shares_and_keeps_parts_apart() {
     };
     assert_eq!((systems(1).len(), systems(3).len()), (3, 3));
     assert!(systems(1).is_disjoint(&systems(3)), "equal parts have prompts of their own");
-    let first_half = starts[..50].iter().filter(|r| r.session.is_none()).count();
-    assert!((20..=40).contains(&first_half), "parts are mixed: {first_half} of 50");
+    let parts: Vec<u64> = starts.iter().map(|r| r.session.map_or(2, |session| session >> 32)).collect();
+    let changes = parts.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    // Of 100 neighbours a share of 1 − (0.2² + 0.6² + 0.2²) is of different parts.
+    assert!((40..=72).contains(&changes), "parts are mixed: {changes} changes");
 }
 
 #[test]
@@ -185,4 +191,97 @@ fn sessions_route_by_their_own_key_and_others_by_their_group() {
     let keys: BTreeSet<String> = plan.requests.iter().filter_map(PlannedRequest::routing_key).collect();
     assert_eq!(keys.len(), 50);
     assert!(keys.contains("session-7"));
+}
+
+/// All lengths alike, so that two of one request agree only if they were drawn together.
+const WIDE: &str = "{ uniform = [1, 1000000] }";
+
+#[test]
+fn lengths_of_one_request_are_drawn_apart() {
+    let kinds = [
+        format!("kind = \"independent\"\nrequests = 400\nprompt_tokens = {WIDE}\noutput_tokens = {WIDE}"),
+        format!(
+            "kind = \"shared_prefix\"\ngroups = 20\nprompts_per_group = 20\nsystem_tokens = {WIDE}\n\
+             question_tokens = {WIDE}\noutput_tokens = {WIDE}"
+        ),
+        format!(
+            "kind = \"prefix_tree\"\nrequests = 400\nlevels = [{{ fan_out = 2, tokens = {WIDE} }}, \
+             {{ fan_out = 3, tokens = {WIDE} }}]\nquestion_tokens = {WIDE}\noutput_tokens = {WIDE}"
+        ),
+        format!(
+            "kind = \"chat\"\nsessions = 100\nturns = 4\nquestion_tokens = {WIDE}\noutput_tokens = {WIDE}\n\
+             think = {{ uniform = [\"0s\", \"1s\"] }}\nsystem_tokens = {WIDE}\nsystem_prompts = 50"
+        ),
+        format!(
+            "kind = \"agentic\"\nsessions = 100\nchildren = 3\nquestion_tokens = {WIDE}\noutput_tokens = {WIDE}\n\
+             child_tokens = {WIDE}\nchild_output_tokens = {WIDE}\njoin_tokens = {WIDE}\n\
+             think = {{ uniform = [\"0s\", \"1s\"] }}"
+        ),
+    ];
+    for kind in kinds {
+        for request in plan_of(&kind, POISSON, 1).requests {
+            // Times to think in the same measure.
+            let think = request.after.as_ref().map(|after| after.think_ns as f64 / 1e9);
+            let texts = request.prompt.iter().filter(|segment| matches!(segment, Segment::Text { .. }));
+            let lengths = texts.map(|s| s.tokens()).chain([request.output_tokens]);
+            let mut drawn: Vec<f64> = lengths.map(|length| f64::from(length) / 1e6).chain(think).collect();
+            drawn.sort_by(f64::total_cmp);
+            assert!(drawn.windows(2).all(|pair| pair[1] - pair[0] > 1.5e-6), "{kind}: {request:?}");
+        }
+    }
+}
+
+/// One number that any change of a plan changes.
+fn digest(plan: &Plan) -> u64 {
+    let mut sum = 0;
+    let mut add = |value: u64| sum = mix(sum ^ value);
+    for request in &plan.requests {
+        let (group, session) =
+            (request.group.map_or(0, |g| u64::from(g) + 1), request.session.map_or(0, |s| s + 1));
+        [request.at_ns, request.output_tokens.into(), group, session].into_iter().for_each(&mut add);
+        for segment in &request.prompt {
+            let (name, tokens) = match *segment {
+                Segment::Text { block, tokens } => (block, tokens),
+                Segment::Reply { seq, tokens } => (seq.into(), tokens),
+            };
+            [name, tokens.into()].into_iter().for_each(&mut add);
+        }
+        if let Some(after) = &request.after {
+            add(after.think_ns);
+            after.seqs.iter().for_each(|seq| add((*seq).into()));
+        }
+    }
+    sum
+}
+
+/// What was run once can be run again: baselines and reports name a seed and nothing else.
+#[test]
+fn a_seed_means_the_same_plan_for_ever() {
+    let zipf = "kind = \"shared_prefix\"\ngroups = 9\nprompts_per_group = 5\nsystem_tokens = 100\nquestion_tokens = 10\n\
+                output_tokens = { lognormal = { median = 20, sigma = 0.5 } }\npopularity = { zipf = 1.0 }\n\
+                match_ratio = { uniform = [0.1, 0.9] }";
+    let tree = "kind = \"prefix_tree\"\nrequests = 40\nlevels = [{ fan_out = 2, tokens = 50 }, { fan_out = 3, \
+                tokens = { zipf = { exponent = 1.1, max = 40 } } }]\nquestion_tokens = 10\noutput_tokens = 5";
+    let alone = "kind = \"independent\"\nrequests = 40\nprompt_tokens = { empirical = [[10, 1], [20, 3]] }\noutput_tokens = 5";
+    let mix = format!(
+        "kind = \"mix\"\nrequests = 8\nparts = [{{ {}, weight = 3.0 }}, {{ {} }}]",
+        CHAT.replace('\n', ", "),
+        AGENTIC.replace('\n', ", ")
+    );
+    let gamma = "kind = \"gamma\"\nrate = 5.0\nburstiness = 0.3";
+    let ramp = "kind = \"ramp\"\nfrom = 1.0\nto = 9.0\nover = \"3s\"";
+    let got =
+        [(zipf, POISSON), (tree, gamma), (alone, ramp), (CHAT, POISSON), (AGENTIC, POISSON), (&mix, POISSON)]
+            .map(|(workload, arrival)| digest(&plan_of(workload, arrival, 1)));
+    assert_eq!(
+        got,
+        [
+            4_075_973_392_515_944_260,
+            3_379_908_445_148_678_115,
+            8_206_638_200_545_780_508,
+            4_044_668_231_674_660_253,
+            10_358_965_255_388_657_334,
+            5_351_056_876_111_356_928
+        ]
+    );
 }

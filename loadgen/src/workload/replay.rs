@@ -175,7 +175,9 @@ mod tests {
     fn rounds_follow_each_other_and_share_content_only_if_told_so() {
         let mut replay = replay(&[5, 15, 45], 2.0, Jitter::None);
         let trace = Arc::get_mut(&mut replay.trace).expect("held once");
-        trace.rows.iter_mut().for_each(|row| row.blocks = [1].into());
+        for row in &mut trace.rows {
+            (row.blocks, row.session) = ([1].into(), Some(9));
+        }
         let (firsts, at_ns) = (
             |r: &TraceReplay| prompts(r).iter().map(|p| blocks(p)[0]).collect::<Vec<_>>(),
             |r: &TraceReplay| stamps_ns(r, 1),
@@ -193,9 +195,36 @@ mod tests {
         different.sort_unstable();
         different.dedup();
         assert_eq!(different.len(), 3, "one block in each round");
+        let sessions = |r: &TraceReplay| {
+            prompts(r).iter().filter_map(|p| p.session).collect::<std::collections::BTreeSet<_>>().len()
+        };
+        assert_eq!(sessions(&replay), 3, "one session in each round");
         replay.repeat.same_content = true;
         assert!(firsts(&replay).iter().all(|block| *block == own[0]));
         assert_eq!(at_ns(&replay), at);
+    }
+
+    #[test]
+    fn what_has_no_hash_id_and_who_waits_belong_to_their_round() {
+        let mut replay = replay(&[0, 1], 1.0, Jitter::None);
+        let trace = Arc::get_mut(&mut replay.trace).expect("held once");
+        trace.timed = false;
+        trace.rows[1].parent = Some(0);
+        replay.repeat.rounds = 3;
+        let all = prompts(&replay);
+        let own: std::collections::BTreeSet<u64> = all.iter().map(|p| blocks(p)[0]).collect();
+        assert_eq!(own.len(), 6, "no two rows say the same");
+        let after: Vec<_> = all.iter().filter_map(|p| p.after.as_ref()).map(|after| after.seqs[0]).collect();
+        assert_eq!(after, [0, 2, 4]);
+    }
+
+    #[test]
+    fn a_round_begins_one_step_of_the_grid_after_the_last_one() {
+        let repeat = Repeat { rounds: 3, same_content: false };
+        // The last stamp is a little beside the grid.
+        let at_ns = rounds::stamps_ns(vec![0, 0, 3_000 * MS, 6_001 * MS], repeat, Some(3_000 * MS));
+        let seconds: Vec<u64> = at_ns.iter().map(|at| at / (1_000 * MS)).collect();
+        assert_eq!(seconds, [0, 0, 3, 6, 9, 9, 12, 15, 18, 18, 21, 24]);
     }
 
     #[test]

@@ -240,6 +240,12 @@ mod tests {
         assert!(prefixes.values().collect::<BTreeSet<_>>().len() > 50, "groups differ");
         let outputs: BTreeSet<u32> = shuffled.iter().map(|prompt| prompt.output_tokens).collect();
         assert_eq!(outputs.len(), 11);
+        // Prompts of one group, and the first prompts of all groups.
+        let in_order = prompts(&SharedPrefix { order: Order::Grouped, ..drawn.clone() }, 1);
+        for some in [in_order[..16].iter().collect::<Vec<_>>(), in_order.iter().step_by(16).collect()] {
+            let lengths = |of: fn(&Prompt) -> u32| some.iter().map(|p| of(p)).collect::<BTreeSet<_>>().len();
+            assert!(lengths(|p| p.output_tokens) > 5 && lengths(|p| p.segments[1].tokens()) > 5);
+        }
         let grouped = prompts(&SharedPrefix { order: Order::Grouped, ..drawn }, 1);
         assert_eq!(content(&shuffled), content(&grouped), "the order moves no length");
     }

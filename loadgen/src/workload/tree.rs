@@ -73,6 +73,14 @@ mod tests {
         }
     }
 
+    /// Its block alone.
+    fn cut(segment: Segment) -> Segment {
+        match segment {
+            Segment::Text { block, .. } => Segment::Text { block, tokens: 1 },
+            reply @ Segment::Reply { .. } => reply,
+        }
+    }
+
     #[test]
     fn prompts_share_on_every_level() {
         let prompts = prompts(&tree(), 1);
@@ -82,6 +90,9 @@ mod tests {
                 prompts.iter().map(|p| format!("{:?}", &p.segments[..depth])).collect();
             assert_eq!(paths.len(), branches, "level {depth}");
         }
+        let branches: BTreeSet<Segment> =
+            prompts.iter().flat_map(|p| p.segments[..3].iter()).map(|s| cut(*s)).collect();
+        assert_eq!(branches.len(), 2 + 6 + 24, "levels have blocks of their own");
         let leaves: BTreeSet<u32> = prompts.iter().filter_map(|p| p.group).collect();
         assert_eq!(leaves, (0..24).collect());
         let lengths: Vec<u32> = prompts[0].segments.iter().map(|s| s.tokens()).collect();

@@ -99,18 +99,37 @@ fn results_that_cannot_be_written_are_one_clear_error() {
     bench.file("out", "a file where the folder should be");
     let ended = bench.run(&[scenario.to_str().unwrap()]);
     assert_eq!(ended.code, Some(2));
-    assert!(ended.stderr.contains("out"), "{}", ended.stderr);
+    assert_eq!(ended.stderr.matches("loadgen: ").count(), 1, "{}", ended.stderr);
+    assert!(ended.stderr.contains("out") && ended.stderr.contains("--out"), "{}", ended.stderr);
+    assert!(ended.stdout.contains("round_robin") && !ended.stdout.contains("report:"), "{}", ended.stdout);
+    let quiet = bench.run(&[scenario.to_str().unwrap(), "--quiet"]);
+    assert_eq!((quiet.code, quiet.stdout.as_str()), (Some(2), ""), "no table is wanted");
 }
 
-/// Starts a live run of requests at `rate` per second and waits until its router child is up; gives both.
+/// Starts a live run of requests at `rate` per second and waits until it sends them to its router child; gives both.
 fn live_run(bench: &Bench, rate: &str) -> (std::process::Child, u32) {
     let scenario = bench.file("s.toml", &SMALL.replace("rate = 100.0", &format!("rate = {rate}")));
     let args = [scenario.to_str().unwrap(), "--mode", "live", "--policy", "cache_aware"];
     let run = bench.command(&args).spawn().unwrap();
     let router = until(Duration::from_secs(30), || children(run.id(), "__router").first().copied());
-    // Let it begin to serve.
-    std::thread::sleep(Duration::from_millis(1500));
+    until(Duration::from_secs(30), || has_connection(run.id()).then_some(()));
     (run, router)
+}
+
+/// Whether process `pid` has an established TCP connection. Only a run that sends requests has one.
+fn has_connection(pid: u32) -> bool {
+    const ESTABLISHED: &str = "01";
+    let links = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().filter_map(Result::ok);
+    let own: Vec<String> = links
+        .filter_map(|link| std::fs::read_link(link.path()).ok())
+        .filter_map(|to| Some(to.to_str()?.strip_prefix("socket:[")?.trim_end_matches(']').to_owned()))
+        .collect();
+    let all = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
+    all.lines().any(|line| {
+        // Its number, both ends, the state, five columns of queues and timers, and the socket's inode.
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        matches!(columns[..], [_, _, _, ESTABLISHED, _, _, _, _, _, inode, ..] if own.iter().any(|o| o == inode))
+    })
 }
 
 fn signal(pid: u32, name: &str) {
@@ -161,14 +180,30 @@ fn children_do_not_outlive_a_parent_that_is_killed() {
 }
 
 #[test]
-fn a_reader_that_goes_away_does_not_cost_the_results() {
+fn readers_that_go_away_do_not_cost_the_results() {
+    for command in [&["s.toml"][..], &["sweep", "s.toml"]] {
+        let bench = Bench::new();
+        bench.file("s.toml", SMALL);
+        let mut run = bench.command(command).spawn().unwrap();
+        drop((run.stdout.take(), run.stderr.take()));
+        let status = program::wait(&mut run, Duration::from_secs(30));
+        assert_eq!(status.code(), Some(0), "{command:?}");
+        assert_eq!(bench.runs().len(), 2);
+    }
+}
+
+#[test]
+fn a_full_device_is_told_where_it_takes_the_results_and_does_not_cost_the_files() {
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
     let bench = Bench::new();
-    let scenario = bench.file("s.toml", SMALL);
-    let mut run = bench.command(&[scenario.to_str().unwrap()]).spawn().unwrap();
-    drop(run.stdout.take());
-    let status = program::wait(&mut run, Duration::from_secs(30));
-    assert_eq!(status.code(), Some(0));
+    bench.file("s.toml", SMALL);
+    let output = bench.command(&["s.toml"]).stdout(full()).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("cannot write to standard output: No space left"), "{told}");
     assert_eq!(bench.runs().len(), 2);
+    let output = bench.command(&["s.toml"]).stderr(full()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
 }
 
 #[test]

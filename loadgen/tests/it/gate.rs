@@ -177,10 +177,36 @@ fn what_cannot_be_compared_exits_with_3_and_says_what_helps() {
     let base = std::fs::read_to_string(gate.path("base.json")).unwrap();
     gate.bench.file("schema.json", &base.replace("\"schema\": 1", "\"schema\": 2"));
     refused("another schema", "schema.json", &["schema 2"]);
+    let emptied = |name: &str, empty: &dyn Fn(&mut Value)| {
+        let mut value: Value = serde_json::from_str(&base).unwrap();
+        empty(&mut value);
+        gate.bench.file(name, &value.to_string());
+    };
+    emptied("cells.json", &|base| base["cells"] = serde_json::json!([]));
+    refused("no cells", "cells.json", &["has no cells"]);
+    emptied("figures.json", &|base| base["cells"][1]["figures"] = serde_json::json!({}));
+    refused("no figures", "figures.json", &["no figures of cache_aware (virtual)"]);
+    emptied("strange.json", &|base| {
+        for cell in base["cells"].as_array_mut().unwrap() {
+            cell["policy"] = "random".into();
+            cell["params"] = serde_json::json!({});
+        }
+        base["cells"].as_array_mut().unwrap().truncate(1);
+    });
+    refused("no cell in common", "strange.json", &["random (virtual)", "not in the run"]);
+    emptied("mute.json", &|base| drop(base["fingerprint"].as_object_mut().unwrap().remove("asked")));
+    assert_eq!(gate.compare_with("mute.json", &[]).code, Some(0), "as older programs wrote it");
     gate.bench.file("name.json", &base.replace("\"small\"", "\"large\""));
     refused("another scenario", "name.json", &["`large`", "`small`"]);
     for (case, args, words) in [
-        ("other work", &["--set", "workload.groups=8"][..], &["another workload"][..]),
+        (
+            "other work",
+            &["--set", "workload.groups=8", "--set", "workload.order=grouped", "--set", "fleet.workers=6"][..],
+            &[
+                "another workload",
+                "fleet.workers: 4 → 6, workload.groups: 16 → 8, workload.order: unset → \"grouped\"; run",
+            ][..],
+        ),
         ("fewer cells", &["--policy", "round_robin"], &["cache_aware (virtual)", "not in the run"]),
         ("more cells", &["--policy", "round_robin,cache_aware,random"], &["random (virtual)"]),
         ("other seeds", &["--set", "seed=2"], &["seed 1", "--seeds 1"]),
@@ -188,6 +214,32 @@ fn what_cannot_be_compared_exits_with_3_and_says_what_helps() {
         gate.run(args);
         refused(case, "base.json", words);
     }
+}
+
+#[test]
+fn a_figure_that_the_run_lacks_fails_and_is_named() {
+    let gate = Gate::new();
+    gate.run(&["--seeds", "2"]);
+    assert_eq!(gate.compare(&["--update"]).code, Some(0));
+    let path = gate.bench.out().join("summary.json");
+    let mut summary: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    for run in summary["runs"].as_array_mut().unwrap().iter_mut().take(1) {
+        run.as_object_mut().unwrap().remove("hit_rate");
+    }
+    std::fs::write(&path, summary.to_string()).unwrap();
+    let ended = gate.compare(&[]);
+    assert_eq!(ended.code, Some(1), "{}", ended.stdout);
+    let row = ended.stdout.lines().find(|line| line.contains("| hit_rate |")).unwrap();
+    assert!(row.contains("| – |") && row.ends_with("| missing |"), "{row}");
+    let first = "loadgen: gate small failed: round_robin (virtual) hit_rate: ";
+    assert!(ended.stderr.starts_with(first) && ended.stderr.contains("missing"), "{}", ended.stderr);
+
+    let runs = summary["runs"].as_array_mut().unwrap();
+    runs.push(runs[1].clone());
+    std::fs::write(&path, summary.to_string()).unwrap();
+    let ended = gate.compare(&[]);
+    assert_eq!(ended.code, Some(2), "{}", ended.stdout);
+    assert!(ended.stderr.contains("is there twice"), "{}", ended.stderr);
 }
 
 #[test]

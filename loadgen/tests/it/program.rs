@@ -63,6 +63,24 @@ pub(crate) fn shipped(name: &str) -> String {
     crate::support::root().join("scenarios").join(name).display().to_string()
 }
 
+/// What the router's own reader makes of a file: all values, each with where it comes from.
+pub(crate) fn checked_by_the_router(path: &Path) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_loadgen"))
+        .args(["__router", "check", "--config"])
+        .arg(path)
+        .env_remove("SGLANG_ROUTER_P2C_LOAD_METRIC")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The section of the policy in it.
+pub(crate) fn read_by_the_router(path: &Path) -> toml::Table {
+    let read: toml::Table = checked_by_the_router(path).parse().unwrap();
+    read["policy"].as_table().unwrap().clone()
+}
+
 /// Waits for the end of `child`, at most `most`; a longer run is ended and fails the test.
 pub(crate) fn wait(child: &mut Child, most: Duration) -> ExitStatus {
     let start = Instant::now();

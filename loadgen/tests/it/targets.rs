@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::program::{Bench, Ended, until};
+use crate::program::{Bench, Ended, read_by_the_router, until};
 
 const SCENARIO: &str = r#"
 schema = 1
@@ -116,6 +116,10 @@ fn a_router_that_is_an_external_command_is_measured_like_ours() {
     }
     assert!(runs[&("virtual".to_owned(), "round_robin".to_owned())]["router_ms"]["p50"].is_null());
     assert!(ended.stdout.contains("theirs"), "{}", ended.stdout);
+    // Whoever was better: what a router of ours can take is our policy.
+    let file = bench.out().join("winner-live.toml");
+    assert_eq!(read_by_the_router(&file)["name"].as_str(), Some("round_robin"));
+    assert!(std::fs::read_to_string(&file).unwrap().contains("theirs"), "the other one is named");
     let requests = std::fs::read_to_string(bench.out().join("requests.csv")).unwrap();
     assert_eq!(requests.lines().filter(|line| line.contains(",live,theirs,")).count(), 40);
     assert!(std::fs::read_to_string(bench.out().join("report.html")).unwrap().contains("theirs (in turn)"));
@@ -189,7 +193,7 @@ fn a_target_that_does_not_start_ends_the_run_with_its_last_words() {
     for (case, command, timeout, words) in [
         (
             "ends",
-            "echo no such model >&2; exit 3 # {port} {workers}",
+            "echo no such $WHAT >&2; exit 3 # {port} {workers}",
             "60s",
             &["exit status: 3", "no such model"][..],
         ),
@@ -202,7 +206,8 @@ fn a_target_that_does_not_start_ends_the_run_with_its_last_words() {
     ] {
         let bench = Bench::new();
         let target = format!(
-            "name = \"broken\"\nready_timeout = \"{timeout}\"\ncommand = [\"sh\", \"-c\", {command:?}]"
+            "name = \"broken\"\nready_timeout = \"{timeout}\"\nenv = {{ WHAT = \"model\" }}\n\
+             command = [\"sh\", \"-c\", {command:?}]"
         );
         let ended = run(&bench, &target);
         assert_eq!(ended.code, Some(5), "{case}: {}", ended.stderr);
@@ -213,5 +218,7 @@ fn a_target_that_does_not_start_ends_the_run_with_its_last_words() {
     let bench = Bench::new();
     let ended = run(&bench, "name = \"gone\"\ncommand = [\"/no/such/program\", \"{port}\", \"{workers}\"]");
     assert_eq!(ended.code, Some(5), "{}", ended.stderr);
-    assert!(ended.stderr.contains("/no/such/program"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("s.toml:"), "the place: {}", ended.stderr);
+    assert!(ended.stderr.contains("there is no program /no/such/program"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("hit rate"), "nothing has run before: {}", ended.stderr);
 }

@@ -1,10 +1,8 @@
 //! What a run found out, read by the router that shall run it.
 
-use std::process::Command;
-
 use serde_json::Value;
 
-use crate::program::Bench;
+use crate::program::{Bench, read_by_the_router};
 
 const SCENARIO: &str = r#"
 schema = 1
@@ -31,19 +29,6 @@ balance_rel_threshold = 1.25
 "router.options.cache_aware.cache_threshold" = [0.1, 0.5, 0.9]
 "#;
 
-/// What the router's own reader makes of a file: the section of the policy.
-fn read_by_the_router(bench: &Bench, file: &str) -> toml::Table {
-    let output = Command::new(env!("CARGO_BIN_EXE_loadgen"))
-        .args(["__router", "check", "--config"])
-        .arg(bench.out().join(file))
-        .env_remove("SGLANG_ROUTER_P2C_LOAD_METRIC")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let read: toml::Table = String::from_utf8(output.stdout).unwrap().parse().unwrap();
-    read["policy"].as_table().unwrap().clone()
-}
-
 /// The best of some runs by the published rule.
 fn best(runs: &[Value]) -> &Value {
     let figure = |run: &Value, key: &str| run.pointer(key).unwrap().as_f64().unwrap();
@@ -63,7 +48,7 @@ fn a_router_reads_the_winner_of_a_sweep_as_what_won() {
     assert!(ended.stdout.contains(&told), "{}", ended.stdout);
     let runs = bench.runs();
     assert_eq!(runs.len(), 1 + 3);
-    let (best, policy) = (best(&runs), read_by_the_router(&bench, "winner.toml"));
+    let (best, policy) = (best(&runs), read_by_the_router(&file));
     assert_eq!(best["policy"], "cache_aware", "a contest that the options decide: {runs:#?}");
     assert_eq!(policy["name"].as_str(), best["policy"].as_str());
     let params = best["params"].as_object().unwrap();
@@ -89,7 +74,10 @@ fn work_that_differs_has_winners_of_its_own() {
         let mut runs = bench.runs();
         runs.retain(|run| run["params"]["fleet.workers"] == workers);
         assert_eq!(runs.len(), 2);
-        assert_eq!(read_by_the_router(&bench, &file)["name"].as_str(), best(&runs)["policy"].as_str());
+        assert_eq!(
+            read_by_the_router(&bench.out().join(&file))["name"].as_str(),
+            best(&runs)["policy"].as_str()
+        );
     }
     let ended = bench.run(&[scenario.to_str().unwrap(), "--policy", "round_robin"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);

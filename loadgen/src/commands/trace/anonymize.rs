@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::{Failure, Input, convert};
 use crate::app::Exit;
+use crate::commands::shared::refuse_input;
 use crate::scenario::input;
 use crate::trace::convert::Names;
 
@@ -33,6 +34,7 @@ pub(super) struct Options {
 /// Writes the trace so that it tells lengths, times and what prompts share, and nothing else.
 pub(super) fn execute(options: &Options) -> Result<Exit, Failure> {
     let Options { input, out, salt } = options;
+    refuse_input([out], "the salt", salt)?;
     let salt = match salt {
         Some(path) => read(path)?,
         None => drawn()?,
@@ -51,7 +53,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
         .read_to_end(&mut salt)
         .map_err(|error| failure(format!("cannot be read: {error}")))?;
     if salt.len() < LEAST_SALT {
-        let remedy = format!("make one with `head -c 32 /dev/urandom > {}`", path.display());
+        let remedy = "make a new file with `head -c 32 /dev/urandom > my.salt` and name that";
         return Err(failure(format!("it has {} bytes, which could be guessed; {remedy}", salt.len())));
     }
     Ok(salt)

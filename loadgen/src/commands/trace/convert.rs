@@ -1,15 +1,17 @@
 //! `loadgen trace convert FILE OUT --to FORMAT`
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 
 use super::progress::Progress;
-use super::{Failure, Input, output};
+use super::{Failure, Input};
 use crate::app::Exit;
-use crate::trace::convert::{self, ConvertError, Converted, Names};
-use crate::trace::{Format, Rows};
+use crate::commands::shared::refuse_input;
+use crate::say::{note, say};
+use crate::trace::Rows;
+use crate::trace::convert::{self, ConvertError, Converted, Names, Written};
+use crate::whole::write_whole;
 
 /// `loadgen trace convert FILE OUT --to FORMAT …`
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
@@ -20,29 +22,28 @@ pub(super) struct Options {
     #[arg(value_name = "OUT")]
     out: PathBuf,
     /// The format to write
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Format::WRITTEN.map(Format::label)))]
-    to: String,
+    #[arg(long, value_name = "NAME")]
+    to: Written,
 }
 
 /// Writes the trace in another format.
 pub(super) fn execute(options: &Options) -> Result<Exit, Failure> {
     let Options { input, out, to } = options;
+    let told = to.format();
     let rows = input.open()?;
     let from = rows.format();
-    let to = Format::WRITTEN.into_iter().find(|format| format.label() == to);
-    let to = to.ok_or_else(|| Failure::usage("--to: unknown format"))?;
-    let converted = write(input, rows, out, to, Names::numbered())?;
-    if from.tells_blocks() && !to.tells_blocks() {
-        eprintln!("loadgen: {} does not say what prompts share: that is lost", to.label());
+    let converted = write(input, rows, out, *to, Names::numbered())?;
+    if from.tells_blocks() && !told.tells_blocks() {
+        note(format_args!("loadgen: {} does not say what prompts share: that is lost", told.label()));
     }
-    if !from.tells_blocks() && to.tells_blocks() {
-        eprintln!(
+    if !from.tells_blocks() && told.tells_blocks() {
+        note(format_args!(
             "loadgen: {} does not say what prompts share: every prompt got blocks of its own",
             from.label()
-        );
+        ));
     }
-    if !converted.timed && to != Format::Aiperf {
-        eprintln!("loadgen: the trace has no times: all are 0; replay it with an [arrival] of its own");
+    if !converted.timed && *to != Written::Aiperf {
+        note("loadgen: the trace has no times: all are 0; replay it with an [arrival] of its own");
     }
     Ok(Exit::Done)
 }
@@ -51,17 +52,14 @@ pub(super) fn execute(options: &Options) -> Result<Exit, Failure> {
 pub(super) fn write(
     input: &Input,
     rows: Rows,
-    out: &Path,
-    to: Format,
+    out: &PathBuf,
+    to: Written,
     names: Names,
 ) -> Result<Converted, Failure> {
-    let same = |a: &Path, b: &Path| matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b);
-    if same(&input.file, out) {
-        return Err(Failure::usage(format!("{} is the trace itself; give another file", out.display())));
-    }
+    refuse_input([out], "the trace itself", [&input.file])?;
     let progress = Progress::of(&input.file);
     let mut converted = None;
-    let written = output::write(out, |file| {
+    let written = write_whole(out, |file| {
         converted = Some(convert::convert(rows, file, to, names, |bytes| progress.set(bytes))?);
         Ok(())
     });
@@ -73,7 +71,7 @@ pub(super) fn write(
         }
     })?;
     let converted = converted.expect("what was written was converted");
-    input.tell_skipped(converted.counts.skipped);
-    println!("{}: {} rows, {}", out.display(), converted.counts.rows, to.label());
+    input.tell_skipped(&converted);
+    say(format_args!("{}: {} rows, {}\n", out.display(), converted.counts.rows, to.format().label()));
     Ok(converted)
 }

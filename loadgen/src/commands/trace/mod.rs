@@ -3,7 +3,6 @@
 mod anonymize;
 mod convert;
 mod info;
-mod output;
 mod progress;
 
 use std::path::PathBuf;
@@ -13,6 +12,8 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::Failure;
 use crate::app::Exit;
+use crate::say::note;
+use crate::trace::convert::{Converted, Written};
 use crate::trace::{self, Format, Rows};
 
 /// `loadgen trace …`
@@ -70,9 +71,10 @@ impl Input {
     }
 
     /// Says what was passed over.
-    fn tell_skipped(&self, skipped: u64) {
-        if skipped > 0 {
-            eprintln!("loadgen: {}: {skipped} bad rows were passed over", self.file.display());
+    fn tell_skipped(&self, Converted { counts, first_skipped, .. }: &Converted) {
+        if let Some(first) = first_skipped {
+            let (file, skipped) = (self.file.display(), counts.skipped);
+            note(format_args!("loadgen: {file}: {skipped} bad rows were passed over, the first: {first}"));
         }
     }
 }
@@ -84,5 +86,15 @@ impl ValueEnum for Format {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(PossibleValue::new(self.label()).help(self.looks()))
+    }
+}
+
+impl ValueEnum for Written {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        self.format().to_possible_value()
     }
 }

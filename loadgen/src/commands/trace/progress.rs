@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::say::note;
+
 /// Smaller files are read before anybody asks.
 const BIG_BYTES: u64 = 32 << 20;
 /// Redraws per second of the bar.
@@ -49,7 +51,7 @@ impl Progress {
             Self::Bar(bar) => bar.set_position(bytes),
             Self::Lines { name, total, last } if last.get().elapsed() >= PLAIN_INTERVAL => {
                 last.set(Instant::now());
-                eprintln!("{name}: {} of {} MB read", bytes >> 20, total >> 20);
+                note(format_args!("{name}: {} of {} MB read", bytes >> 20, total >> 20));
             }
             Self::Lines { .. } => {}
         }

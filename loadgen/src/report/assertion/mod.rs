@@ -106,6 +106,8 @@ pub struct Assertion {
     params: Params,
     versus_params: Params,
     versus_mode: Option<World>,
+    /// Why it is not judged here, in words; it is listed all the same.
+    set_aside: Option<&'static str>,
 }
 
 impl Assertion {
@@ -130,7 +132,8 @@ impl Assertion {
         let (policy, versus) = (policy.to_owned(), versus.map(str::to_owned));
         let (params, versus_params) = (Params::new(), Params::new());
         let op = op.parse()?;
-        Ok(Self { metric, policy, mode, op, value, versus, params, versus_params, versus_mode: None })
+        let (versus_mode, set_aside) = (None, None);
+        Ok(Self { metric, policy, mode, op, value, versus, params, versus_params, versus_mode, set_aside })
     }
 
     /// The same claim about those variants only that have these values.
@@ -150,6 +153,12 @@ impl Assertion {
     pub fn versus_mode(self, mode: World) -> Self {
         let versus = self.versus.or_else(|| Some(self.policy.clone()));
         Self { versus, versus_mode: Some(mode), ..self }
+    }
+
+    /// The same claim, which is listed and not judged.
+    #[must_use]
+    pub fn set_aside(self, why: &'static str) -> Self {
+        Self { set_aside: Some(why), ..self }
     }
 
     /// Whether `other` is what it compares `variant` with.
@@ -184,7 +193,13 @@ impl Assertion {
         format!("{}{}", self.policy, words(&self.params))
     }
 
-    /// The policy it is about.
+    /// The world it is about; `None` for every one that was run.
+    #[must_use]
+    pub fn mode(&self) -> Option<World> {
+        self.mode
+    }
+
+    /// The policy, or the other router, that it is about.
     #[must_use]
     pub fn policy(&self) -> &str {
         &self.policy

@@ -20,6 +20,7 @@ enum Measured {
     Figure(f64),
     Missing(String),
     WorldNotRun,
+    SetAside(&'static str),
 }
 
 /// Whether a claim holds.
@@ -32,6 +33,8 @@ pub enum Verdict {
     Failed,
     /// The world it is about was not run.
     NotChecked,
+    /// It is about something else than what was run.
+    NotJudged,
 }
 
 /// What became of one claim about one variant.
@@ -67,6 +70,7 @@ impl Assertion {
             Measured::Figure(measured) if self.op.holds(*measured, self.value) => Verdict::Held,
             Measured::Figure(_) | Measured::Missing(_) => Verdict::Failed,
             Measured::WorldNotRun => Verdict::NotChecked,
+            Measured::SetAside(_) => Verdict::NotJudged,
         };
         let unit = if self.versus.is_some() { "×" } else { self.metric.unit };
         let name = match &self.versus {
@@ -84,6 +88,7 @@ impl Assertion {
                 (Some(value), format!("measured {}", distinct(value, self.value, unit)))
             }
             Measured::Missing(why) => (None, why),
+            Measured::SetAside(why) => (None, format!("not judged: {why}")),
             Measured::WorldNotRun => (None, "not checked: that mode was not run".to_owned()),
         };
         AssertOutcome { verdict, claim, finding, measured }
@@ -99,6 +104,9 @@ pub fn evaluate(assertions: &[Assertion], summaries: &[RunSummary]) -> Vec<Asser
 
 fn check(assertion: &Assertion, variants: &[Variant<'_>]) -> Vec<AssertOutcome> {
     let nothing = |measured| vec![assertion.outcome(assertion.policy.clone(), assertion.mode, measured)];
+    if let Some(why) = assertion.set_aside {
+        return nothing(Measured::SetAside(why));
+    }
     let has_not_run = |mode: &World| !variants.is_empty() && !worlds(variants).contains(mode);
     if assertion.mode.iter().chain(&assertion.versus_mode).any(has_not_run) {
         return nothing(Measured::WorldNotRun);

@@ -1,4 +1,9 @@
 //! What the router believed of a request's cached tokens against what the engine found: requests counted in a square.
+//!
+//! Where sessions go on, a prompt holds the replies to earlier turns. The router's index is made of prompts, so it learns
+//! of a reply with the prompt that repeats it, when the engine has long kept it: that part of the difference is told apart.
+
+use std::collections::BTreeMap;
 
 use minijinja::{Error, Value};
 use protocol::record::RequestRecord;
@@ -14,6 +19,8 @@ use crate::run::{Run, World};
 const BINS: usize = 20;
 /// Steps of shade above nothing.
 const LEVELS: usize = 8;
+/// A smaller share of replies is not worth a word.
+const LEAST_REPLIES: f64 = 0.001;
 
 #[derive(Serialize)]
 struct Facts {
@@ -24,6 +31,8 @@ struct Facts {
 struct Maps {
     world: &'static str,
     note: String,
+    /// Whether replies of earlier turns are found that the router could not know.
+    replies: bool,
     maps: Vec<Map>,
 }
 
@@ -31,6 +40,8 @@ struct Maps {
 struct Map {
     name: String,
     caption: String,
+    #[serde(skip)]
+    replies: bool,
     chart: Value,
 }
 
@@ -43,13 +54,15 @@ struct Beliefs {
     /// Of all prompt tokens: promised and not found, found and not promised.
     over: f64,
     under: f64,
+    /// What of the latter is no more than the replies to earlier turns.
+    replies: f64,
 }
 
 pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
-    let of_world = |world: World| Maps {
-        world: world.label(),
-        note: view.caveat(world),
-        maps: view.shown(world).into_iter().filter_map(|variant| map(view, variant)).collect(),
+    let of_world = |world: World| {
+        let maps: Vec<Map> = view.shown(world).into_iter().filter_map(|variant| map(view, variant)).collect();
+        let replies = maps.iter().any(|map| map.replies);
+        Maps { world: world.label(), note: view.caveat(world), replies, maps }
     };
     let worlds: Vec<Maps> =
         view.worlds().into_iter().map(of_world).filter(|maps| !maps.maps.is_empty()).collect();
@@ -62,21 +75,29 @@ pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
 fn map(view: &View<'_>, variant: &Variant<'_>) -> Option<Map> {
     let beliefs = Beliefs::of(view.typical(variant))?;
     let name = view.name(variant);
+    let replies = beliefs.replies >= LEAST_REPLIES;
+    let of_these = match replies {
+        true => format!(" ({} % replies to earlier turns)", percent(beliefs.replies)),
+        false => String::new(),
+    };
     let caption = format!(
-        "{} requests; {} % of their prompt tokens were promised and not found, {} % found and not promised",
+        "{} requests; {} % of their prompt tokens were promised and not found, {} % found and not promised{of_these}",
         grouped(beliefs.requests as f64),
         percent(beliefs.over),
         percent(beliefs.under)
     );
     let title = format!("{name}: predicted and actual hit rate of each request");
-    Some(Map { chart: markup(beliefs.svg(&title, &caption)), name, caption })
+    Some(Map { chart: markup(beliefs.svg(&title, &caption)), name, caption, replies })
 }
 
 impl Beliefs {
     fn of(run: &Run) -> Option<Self> {
-        let mut beliefs = Self { counts: vec![[0; BINS]; BINS], requests: 0, over: 0.0, under: 0.0 };
+        let counts = vec![[0; BINS]; BINS];
+        let mut beliefs = Self { counts, requests: 0, over: 0.0, under: 0.0, replies: 0.0 };
         let mut tokens = 0;
+        let mut unseen = Unseen::default();
         for record in run.records.iter().filter(|r| r.succeeded()) {
+            beliefs.replies += unseen.found(record) as f64;
             let Some((predicted, found)) = shares(record) else { continue };
             let bin = |share: f64| ((share * BINS as f64) as usize).min(BINS - 1);
             beliefs.counts[bin(predicted)][bin(found)] += 1;
@@ -88,6 +109,7 @@ impl Beliefs {
         }
         beliefs.over /= tokens.max(1) as f64;
         beliefs.under /= tokens.max(1) as f64;
+        beliefs.replies /= tokens.max(1) as f64;
         (beliefs.requests > 0).then_some(beliefs)
     }
 
@@ -111,6 +133,24 @@ impl Beliefs {
             escape(title),
             escape(description)
         )
+    }
+}
+
+/// The tokens of replies, by session, that no prompt has repeated yet.
+#[derive(Debug, Default)]
+struct Unseen {
+    tokens: BTreeMap<u64, u64>,
+}
+
+impl Unseen {
+    /// What a request found and the router had not promised, as far as it can be replies. Requests of a session come in their
+    /// order.
+    fn found(&mut self, record: &RequestRecord) -> u64 {
+        let Some(session) = record.session else { return 0 };
+        let unseen = self.tokens.entry(session).or_default();
+        let known = std::mem::replace(unseen, record.output_tokens);
+        let predicted = record.predicted_cached_tokens.unwrap_or(u64::MAX);
+        record.cached_tokens.saturating_sub(predicted).min(known)
     }
 }
 
@@ -140,5 +180,25 @@ mod tests {
         let svg = beliefs.svg("t", "d");
         assert!(svg.contains("M10 9h1v1h-1z") && svg.contains("M19 19h1v1h-1z"), "{svg}");
         assert!(Beliefs::of(&run("random", vec![record(0).build()])).is_none());
+    }
+
+    #[test]
+    fn replies_that_no_prompt_has_repeated_are_told_apart() {
+        let turn = |seq, session, turn| record(seq).turn(session, turn);
+        let records = vec![
+            turn(0, 7, 0).tokens(100, 0, 30).predicted(0).build(),
+            turn(1, 8, 0).tokens(100, 60, 40).predicted(60).build(),
+            // 29 of the 30 tokens of the reply, and 11 of another prompt.
+            turn(2, 7, 1).tokens(200, 129, 50).predicted(100).build(),
+            turn(3, 8, 1).tokens(200, 151, 5).predicted(100).build(),
+            turn(4, 7, 2).tokens(400, 100, 5).predicted(250).build(),
+        ];
+        let beliefs = Beliefs::of(&run("cache_aware", records)).unwrap();
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        close(beliefs.under, 80.0 / 1000.0);
+        close(beliefs.replies, (29.0 + 40.0) / 1000.0);
+        close(beliefs.over, 150.0 / 1000.0);
+        let alone = vec![record(0).tokens(100, 50, 30).predicted(0).build()];
+        close(Beliefs::of(&run("cache_aware", alone)).unwrap().replies, 0.0);
     }
 }

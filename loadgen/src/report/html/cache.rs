@@ -5,7 +5,7 @@ use protocol::record::RequestRecord;
 use serde::Serialize;
 
 use super::super::best::is_best;
-use super::super::summary::hit_rate;
+use super::super::summary::{by_arrival, hit_rate};
 use super::curves::Figure;
 use super::heat::{Map, map};
 use super::lines::{Axis, Chart, Line};
@@ -94,12 +94,12 @@ fn window_size(requests: usize) -> usize {
 fn windows(run: &Run) -> Vec<(f64, f64)> {
     let start_ns = run.records.iter().map(|r| r.intended_ns).min().unwrap_or(0);
     let seconds = |r: &RequestRecord| (r.intended_ns - start_ns) as f64 / 1e9;
-    let point = |window: &[RequestRecord]| {
-        let mean = window.iter().map(seconds).sum::<f64>() / window.len() as f64;
+    let point = |window: &[&RequestRecord]| {
+        let mean = window.iter().map(|r| seconds(r)).sum::<f64>() / window.len() as f64;
         let measured = window.iter().any(|r| r.succeeded() && r.prompt_tokens > 0);
-        measured.then(|| (mean, hit_rate(window)))
+        measured.then(|| (mean, hit_rate(window.iter().copied())))
     };
-    run.records.chunks(window_size(run.records.len())).filter_map(point).collect()
+    by_arrival(&run.records).chunks(window_size(run.records.len())).filter_map(point).collect()
 }
 
 #[cfg(test)]
@@ -120,5 +120,16 @@ mod tests {
         }
         assert_eq!(windows(&run("random", records)), [(2.35, 0.5)]);
         assert_eq!(windows(&run("random", vec![])), []);
+    }
+
+    #[test]
+    fn a_turn_that_was_due_late_is_in_a_late_window() {
+        // The second half of the plan is due before the first half.
+        let due = |seq: u64| if seq < 16 { 5000 + seq } else { 1000 + seq };
+        let one =
+            |seq| record(seq).sent_ms(due(seq), 9000).tokens(10, if seq < 16 { 5 } else { 0 }, 1).build();
+        let windows = windows(&run("random", (0..32).map(one).collect()));
+        assert!(windows.len() == 2 && windows[0].0 < windows[1].0, "{windows:?}");
+        assert_eq!((windows[0].1, windows[1].1), (0.0, 0.5));
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::super::best::is_best;
 use super::super::format::{duration_ms, trimmed};
 use super::super::stats::quantile;
-use super::super::summary::{tpot_ns, ttft_ns};
+use super::super::summary::{e2e_ns, tpot_ns, ttft_ns};
 use super::super::variant::Variant;
 use super::lines::{Axis, Chart, Line, MAX_POINTS};
 use super::template::{fill, markup};
@@ -67,7 +67,11 @@ const MEASURES: [Measure; 4] = [
     Measure { name: "TTFT", counted: "requests", points: |run| distribution(&sorted_ms(run, ttft_ns)) },
     Measure { name: "ITL", counted: "gaps between tokens", points: gaps },
     Measure { name: "TPOT", counted: "requests", points: |run| distribution(&sorted_ms(run, tpot_ns)) },
-    Measure { name: "E2E", counted: "requests", points: |run| distribution(&sorted_ms(run, e2e_ns)) },
+    Measure {
+        name: "E2E",
+        counted: "requests",
+        points: |run| distribution(&sorted_ms(run, |record| Some(e2e_ns(record)))),
+    },
 ];
 
 fn figure(view: &View<'_>, world: World, measure: &Measure) -> Option<Figure> {
@@ -96,12 +100,7 @@ fn figure(view: &View<'_>, world: World, measure: &Measure) -> Option<Figure> {
         id: format!("{}-{}", measure.name.to_lowercase(), world.label()),
         title: &title,
         description: &description(view, &shown),
-        x: Axis {
-            label: &axis,
-            tick: if logarithmic { log_tick } else { tick },
-            range: floor..high * 1.02,
-            logarithmic,
-        },
+        x: Axis { label: &axis, tick, range: floor..high * 1.02, logarithmic },
         y: Axis::shares(measure.counted),
         guides: &MARKED,
         edge: Vec::new(),
@@ -115,7 +114,7 @@ fn figure(view: &View<'_>, world: World, measure: &Measure) -> Option<Figure> {
 pub(super) fn latency_axis(label: &str, low_ms: f64, high_ms: f64) -> Axis<'_> {
     let logarithmic = is_wide(low_ms, high_ms);
     let range = if logarithmic { low_ms * 0.8..high_ms * 1.25 } else { 0.0..high_ms * 1.1 };
-    Axis { label, tick: if logarithmic { log_tick } else { tick }, range, logarithmic }
+    Axis { label, tick, range, logarithmic }
 }
 
 /// The label of [`latency_axis`].
@@ -132,20 +131,9 @@ fn tick(ms: f64) -> String {
     if ms >= 1000.0 { format!("{} s", trimmed(ms / 1000.0, 1)) } else { format!("{} ms", trimmed(ms, 2)) }
 }
 
-/// The same on a logarithmic axis, where only 1, 2 and 5 times a power of ten have room.
-fn log_tick(ms: f64) -> String {
-    let leading = ms / 10f64.powf(ms.log10().floor());
-    let named = [1.0, 2.0, 5.0, 10.0].iter().any(|round| (leading - round).abs() < 1e-6);
-    if named { tick(ms) } else { String::new() }
-}
-
 /// The first point at a share or above it.
 fn at_share(points: &[(f64, f64)], share: f64) -> Option<(f64, f64)> {
     points.iter().find(|point| point.1 >= share).copied()
-}
-
-fn e2e_ns(record: &RequestRecord) -> Option<f64> {
-    Some(record.last_ns.saturating_sub(record.intended_ns) as f64)
 }
 
 /// A latency of the requests that succeeded, ascending, in milliseconds.
@@ -186,10 +174,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_logarithmic_axis_names_few_of_its_ticks() {
-        let named: Vec<String> =
-            (1..=10).map(|i| log_tick(f64::from(i) * 100.0)).filter(|t| !t.is_empty()).collect();
-        assert_eq!(named, ["100 ms", "200 ms", "500 ms", "1 s"]);
+    fn gaps_rise_from_the_shortest_to_the_longest() {
+        let mut run = crate::report::fixture::run("random", vec![]);
+        assert!(gaps(&run).is_empty());
+        run.itl_ns = crate::report::fixture::gaps(&[8_000_000, 9_000_000, 9_000_000, 30_000_000]);
+        let points = gaps(&run);
+        let ends = [points[0], points[MAX_POINTS / 2], points[MAX_POINTS - 1]]
+            .map(|(ms, share)| (ms.round(), share.round()));
+        assert_eq!(ends, [(8.0, 0.0), (9.0, 1.0), (30.0, 1.0)]);
+        assert!(points.is_sorted());
     }
 
     #[test]

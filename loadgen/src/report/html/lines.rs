@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use plotters::coord::Shift;
+use plotters::coord::combinators::BindKeyPoints;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 
@@ -15,6 +16,9 @@ use super::template::escape;
 /// Most points a line may have.
 pub(super) const MAX_POINTS: usize = 500;
 
+/// Spans of a logarithmic axis up to which labels at 1, 2 and 5 times the powers of ten have room, and such at 1 and 3 times.
+const FEW_DECADES: f64 = 100.0;
+const MANY_DECADES: f64 = 10_000.0;
 /// Radius of a dot.
 const DOT: u32 = 9;
 const SIZE: (u32, u32) = (1280, 700);
@@ -46,9 +50,18 @@ impl<'a> Axis<'a> {
         Self { label, tick: |share| format!("{:.0} %", share * 100.0), range: 0.0..1.0, logarithmic: false }
     }
 
-    /// How many labels plotters may try: `few`, or on a logarithmic axis enough for those between the powers of ten.
-    fn labels(&self, few: usize, many: usize) -> usize {
-        if self.logarithmic { many } else { few }
+    /// Where a logarithmic axis has labels: at 1, 2 and 5 times the powers of ten; where these would be too many, at 1 and 3
+    /// times, or at the powers themselves. plotters by itself leaves out what is below the first power.
+    fn round(&self) -> Vec<f64> {
+        let Range { start, end } = self.range;
+        let powers = start.log10().floor() as i32..=end.log10().ceil() as i32;
+        let steps: &[f64] = match end / start {
+            span if span <= FEW_DECADES => &[1.0, 2.0, 5.0],
+            span if span <= MANY_DECADES => &[1.0, 3.0],
+            _ => &[1.0],
+        };
+        let all = powers.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
+        all.filter(|at| (start..=end).contains(at)).collect()
     }
 }
 
@@ -82,9 +95,13 @@ impl Chart<'_> {
         let (x, y) = (self.x.range.clone(), self.y.range.clone());
         let drawn = match (self.x.logarithmic, self.y.logarithmic) {
             (false, false) => self.plot(&area, x, y),
-            (true, false) => self.plot(&area, x.log_scale(), y),
-            (false, true) => self.plot(&area, x, y.log_scale()),
-            (true, true) => self.plot(&area, x.log_scale(), y.log_scale()),
+            (true, false) => self.plot(&area, x.log_scale().with_key_points(self.x.round()), y),
+            (false, true) => self.plot(&area, x, y.log_scale().with_key_points(self.y.round())),
+            (true, true) => self.plot(
+                &area,
+                x.log_scale().with_key_points(self.x.round()),
+                y.log_scale().with_key_points(self.y.round()),
+            ),
         };
         drawn.and_then(|()| area.present()).map_err(|error| error.to_string())
     }
@@ -109,8 +126,8 @@ impl Chart<'_> {
             .axis_style(AXIS)
             .bold_line_style(GRID)
             .light_line_style(TRANSPARENT)
-            .x_labels(self.x.labels(7, 30))
-            .y_labels(self.y.labels(6, 40))
+            .x_labels(7)
+            .y_labels(6)
             .label_style(font.clone())
             .axis_desc_style(font)
             .x_label_formatter(&|x| (self.x.tick)(*x))
@@ -164,4 +181,18 @@ fn marker(colour: usize) -> RGBColor {
 
 fn hex(colour: RGBColor) -> String {
     format!("#{:02X}{:02X}{:02X}", colour.0, colour.1, colour.2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_logarithmic_axis_has_labels_from_end_to_end() {
+        let axis = |range| Axis { label: "", tick: |at| at.to_string(), range, logarithmic: true }.round();
+        assert_eq!(axis(10.3..480.0), [20.0, 50.0, 100.0, 200.0]);
+        assert_eq!(axis(0.5..2.0), [0.5, 1.0, 2.0]);
+        assert_eq!(axis(0.9..200.0), [1.0, 3.0, 10.0, 30.0, 100.0]);
+        assert_eq!(axis(0.9..20_000.0), [1.0, 10.0, 100.0, 1000.0, 10_000.0]);
+    }
 }

@@ -76,6 +76,7 @@ pub(super) fn render(experiment: &Experiment) -> Result<String, Error> {
     add("definitions", "What the numbers mean", &[], scenario::definitions()?);
     let page = Page {
         name: &experiment.about().name,
+        description: &experiment.about().description,
         style: Value::from_safe_string(include_str!("../templates/style.css").to_owned()),
         palette: Value::from_safe_string(view::palette_css()),
         verdict: verdict::section(&view)?,
@@ -88,6 +89,8 @@ pub(super) fn render(experiment: &Experiment) -> Result<String, Error> {
 #[derive(Serialize)]
 struct Page<'a> {
     name: &'a str,
+    /// What the scenario shows, in its own words.
+    description: &'a str,
     style: Value,
     palette: Value,
     verdict: Value,

@@ -1,5 +1,7 @@
 //! Throughput against latency: a dot per setting, and the frontier of those that no other one beats in both.
 
+use std::ops::Range;
+
 use minijinja::{Error, Value};
 
 use super::super::format::{duration_ms, grouped};
@@ -10,6 +12,9 @@ use super::lines::{Axis, Chart, Line};
 use super::template::markup;
 use super::view::{Key, View};
 use crate::run::World;
+
+/// Dots whose least figure is more than this share of the highest are drawn without the zero.
+const NEAR: f64 = 0.4;
 
 /// Most dots; the frontier is that of all settings.
 const MOST_DOTS: usize = 600;
@@ -57,6 +62,7 @@ fn figure(view: &View<'_>, world: World, (name, metric): (&str, &str)) -> Option
     };
     let dots: Vec<Dot<'_, '_>> = view.of_world(world).filter_map(dot).collect();
     let most = dots.iter().map(|d| d.at.0).reduce(f64::max).filter(|most| *most > 0.0)?;
+    let least = dots.iter().map(|d| d.at.0).reduce(f64::min)?;
     let low = dots.iter().map(|d| d.at.1).reduce(f64::min)?;
     let high = dots.iter().map(|d| d.at.1).reduce(f64::max)?;
     let frontier = frontier(&dots);
@@ -64,17 +70,24 @@ fn figure(view: &View<'_>, world: World, (name, metric): (&str, &str)) -> Option
     let named = named(view, &dots, &frontier);
     let (lines, key) = coloured(view, &dots);
     let y_label = latency_label(name, low, high);
+    let y = latency_axis(&y_label, low, high);
     let chart = Chart {
         id: format!("pareto-{}-{}", name.to_lowercase().replace(' ', "-"), world.label()),
         title: &title,
         description: &named,
-        x: Axis { label: "output tok/s", tick: grouped, range: 0.0..most * 1.03, logarithmic: false },
-        y: latency_axis(&y_label, low, high),
+        x: Axis { label: "output tok/s", tick: grouped, range: around(least, most), logarithmic: false },
+        y: Axis { range: if y.logarithmic { y.range.clone() } else { around(low, high) }, ..y },
         guides: &[],
         edge: frontier.iter().map(|place| dots[*place].at).collect(),
         lines,
     };
     Some(Figure { chart: markup(chart.svg()), note: named, title, key })
+}
+
+/// The range of an axis of dots: from 0, but where they are so near one another that they would lie on a heap.
+fn around(low: f64, high: f64) -> Range<f64> {
+    let margin = (high - low) * 0.08;
+    if low > NEAR * high && high > low { low - margin..high + margin } else { 0.0..high * 1.05 }
 }
 
 /// The places of the dots that none beats in both, from the fastest to the slowest.
@@ -117,7 +130,14 @@ fn coloured(view: &View<'_>, dots: &[Dot<'_, '_>]) -> (Vec<Line>, Vec<Key>) {
     for Dot { variant, at } in dots.iter().step_by(stride) {
         let colour = view.colour(variant);
         match lines.iter_mut().find(|line| line.colour == colour) {
-            Some(line) => line.marks.push(*at),
+            Some(line) => {
+                line.marks.push(*at);
+                // Many settings of a policy share its colour.
+                let name = view.name(variant);
+                key.iter_mut()
+                    .filter(|key| key.colour == colour && key.name != name)
+                    .for_each(|key| key.name = variant.policy.to_owned());
+            }
             None => {
                 lines.push(Line { colour, marks: vec![*at], ..Line::default() });
                 key.push(view.key(variant));
@@ -136,5 +156,12 @@ mod tests {
         let points = [(1.0, 5.0), (2.0, 5.0), (3.0, 9.0), (3.0, 8.0), (2.5, 20.0), (0.5, 1.0)];
         assert_eq!(undominated(&points), [5, 1, 3]);
         assert!(undominated(&[]).is_empty());
+    }
+
+    #[test]
+    fn dots_that_are_near_one_another_are_drawn_from_near() {
+        assert_eq!(around(100.0, 1000.0), 0.0..1050.0);
+        assert_eq!(around(500.0, 1000.0), 460.0..1040.0);
+        assert_eq!(around(5.0, 5.0), 0.0..5.25);
     }
 }

@@ -16,21 +16,36 @@ use crate::run::World;
 /// A column: heading, unit, metric.
 type Column = (&'static str, &'static str, &'static str);
 
-const COLUMNS: [Column; 14] = [
+/// What is seen at first: as many as fit beside one another on a page of 1,200 pixels.
+const COLUMNS: [Column; 12] = [
     ("Input", "tok/s", "input_tok_s"),
-    ("Hit rate", "%", "hit_rate"),
-    ("later half", "%", "hit_rate_last_half"),
-    ("Predicted", "%", "predicted_hit_rate"),
+    ("Hits", "%", "hit_rate"),
     ("TTFT p50", "ms", "ttft_ms.p50"),
-    ("p90", "ms", "ttft_ms.p90"),
-    ("p99", "ms", "ttft_ms.p99"),
+    ("TTFT p90", "ms", "ttft_ms.p90"),
+    ("TTFT p99", "ms", "ttft_ms.p99"),
     ("TPOT p50", "ms", "tpot_ms.p50"),
     ("ITL p99", "ms", "itl_ms.p99"),
     ("E2E p50", "ms", "e2e_ms.p50"),
     ("SLO met", "%", "slo_attainment"),
-    ("Imbalance", "", "imbalance"),
+    ("Imba\u{ad}lance", "", "imbalance"),
     ("Failed", "", "failed"),
     ("Router CPU", "µs/req", "router_cpu_us_per_request"),
+];
+
+/// What a second table has, which is unfolded.
+const MORE: [Column; 12] = [
+    ("Output", "tok/s", "output_tok_s"),
+    ("Span", "s", "makespan_s"),
+    ("Hits, later half", "%", "hit_rate_last_half"),
+    ("Hits, predicted", "%", "predicted_hit_rate"),
+    ("TTFT mean", "ms", "ttft_ms.mean"),
+    ("TPOT p99", "ms", "tpot_ms.p99"),
+    ("ITL p50", "ms", "itl_ms.p50"),
+    ("E2E p90", "ms", "e2e_ms.p90"),
+    ("E2E p99", "ms", "e2e_ms.p99"),
+    ("Router adds p50", "ms", "router_ms.p50"),
+    ("Router adds p99", "ms", "router_ms.p99"),
+    ("Router memory", "MB", "router_peak_rss_mb"),
 ];
 
 #[derive(Serialize)]
@@ -43,14 +58,22 @@ struct WorldFacts<'a> {
     world: &'static str,
     seeds: usize,
     requests: String,
-    headings: Vec<Heading<'a>>,
-    rows: Vec<Row>,
+    /// What is seen at first, and what is unfolded.
+    tables: [Table<'a>; 2],
     /// How many there are, with those that have no row.
     settings: usize,
+    /// Whether policies have rows for a few settings, and not only for the best.
+    few: bool,
     /// Whether rows differ in their work, too.
     contested: bool,
     lag: Option<String>,
     bars: Vec<Value>,
+}
+
+#[derive(Serialize)]
+struct Table<'a> {
+    headings: Vec<Heading<'a>>,
+    rows: Vec<Row>,
 }
 
 #[derive(Serialize)]
@@ -92,12 +115,33 @@ pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
 }
 
 fn world_facts<'a>(view: &View<'a>, world: World) -> Result<WorldFacts<'a>, Error> {
-    let columns: Vec<(&Column, &'static Metric)> = COLUMNS
+    let requests = view.of_world(world).map(|v| v.requests_and_failed().0 / v.seeds().max(1) as u64).max();
+    Ok(WorldFacts {
+        world: world.label(),
+        seeds: view.of_world(world).map(Variant::seeds).max().unwrap_or(0),
+        requests: grouped(requests.unwrap_or(0) as f64),
+        tables: [
+            table(view, world, &COLUMNS, baseline_policy(&view.variants, world)),
+            table(view, world, &MORE, None),
+        ],
+        settings: view.of_world(world).count(),
+        few: view.tables_few(world),
+        contested: contests(&view.variants, world).len() > 1,
+        lag: (world == World::Live).then(|| schedule_lag(view)).flatten(),
+        bars: vec![
+            bars(view, world, "Input throughput", "tok/s", "input_tok_s")?,
+            bars(view, world, "Hit rate", "%", "hit_rate")?,
+        ],
+    })
+}
+
+/// The columns that were measured, and behind the first one the throughput relative to the first policy's, if it is named.
+fn table<'a>(view: &View<'a>, world: World, of: &[Column], baseline: Option<&'a str>) -> Table<'a> {
+    let columns: Vec<(&Column, &'static Metric)> = of
         .iter()
         .filter_map(|column| Some((column, Metric::named(column.2)?)))
         .filter(|(_, metric)| view.of_world(world).any(|v| v.spread(metric).is_some()))
         .collect();
-    let baseline = baseline_policy(&view.variants, world);
     let mut headings: Vec<Heading<'_>> =
         columns.iter().map(|(c, _)| Heading { title: c.0, unit: c.1 }).collect();
     if let Some(policy) = baseline {
@@ -112,21 +156,7 @@ fn world_facts<'a>(view: &View<'a>, world: World) -> Result<WorldFacts<'a>, Erro
         default: view.is_default(variant),
         cells: cells(view, &tabled, variant, &columns, baseline.is_some()),
     };
-    let requests = view.of_world(world).map(|v| v.requests_and_failed().0 / v.seeds().max(1) as u64).max();
-    Ok(WorldFacts {
-        world: world.label(),
-        seeds: view.of_world(world).map(Variant::seeds).max().unwrap_or(0),
-        requests: grouped(requests.unwrap_or(0) as f64),
-        headings,
-        rows: tabled.iter().map(row).collect(),
-        settings: view.of_world(world).count(),
-        contested: contests(&view.variants, world).len() > 1,
-        lag: (world == World::Live).then(|| schedule_lag(view)).flatten(),
-        bars: vec![
-            bars(view, world, "Input throughput", "tok/s", "input_tok_s")?,
-            bars(view, world, "Hit rate", "%", "hit_rate")?,
-        ],
-    })
+    Table { rows: tabled.iter().map(row).collect(), headings }
 }
 
 /// How late the generator sent, at its worst; `None` where nothing was measured. In virtual time it is never late.

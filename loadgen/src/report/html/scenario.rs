@@ -9,7 +9,6 @@ use super::view::View;
 
 #[derive(Serialize)]
 struct Facts<'a> {
-    description: &'a str,
     facts: &'a [(String, String)],
     overrides: &'a [String],
     source: &'a str,
@@ -17,12 +16,7 @@ struct Facts<'a> {
 
 pub(super) fn section(view: &View<'_>) -> Result<Option<Value>, Error> {
     let about = view.experiment.about();
-    let facts = Facts {
-        description: &about.description,
-        facts: &about.facts,
-        overrides: &about.overrides,
-        source: &about.source,
-    };
+    let facts = Facts { facts: &about.facts, overrides: &about.overrides, source: &about.source };
     fill("scenario.html", include_str!("../templates/scenario.html"), facts).map(Some)
 }
 

@@ -16,23 +16,26 @@ use super::view::View;
 use crate::run::World;
 use crate::statistics;
 
-/// What is shown of each setting: title and metric.
-type Shown = (&'static str, &'static str);
+/// What is shown of each setting: title, unit and metric.
+type Shown = (&'static str, &'static str, &'static str);
 
 const SHOWN: [Shown; 9] = [
-    ("Hit rate, %", "hit_rate"),
-    ("Input, tok/s", "input_tok_s"),
-    ("TTFT p50, ms", "ttft_ms.p50"),
-    ("TTFT p90, ms", "ttft_ms.p90"),
-    ("TTFT p99, ms", "ttft_ms.p99"),
-    ("TPOT p50, ms", "tpot_ms.p50"),
-    ("ITL p99, ms", "itl_ms.p99"),
-    ("SLO met, %", "slo_attainment"),
-    ("Imbalance", "imbalance"),
+    ("Hit rate", "%", "hit_rate"),
+    ("Input", "tok/s", "input_tok_s"),
+    ("TTFT p50", "ms", "ttft_ms.p50"),
+    ("TTFT p90", "ms", "ttft_ms.p90"),
+    ("TTFT p99", "ms", "ttft_ms.p99"),
+    ("TPOT p50", "ms", "tpot_ms.p50"),
+    ("ITL p99", "ms", "itl_ms.p99"),
+    ("SLO met", "%", "slo_attainment"),
+    ("Imbalance", "", "imbalance"),
 ];
 
 /// What is shown of two keys of several.
 const SURFACE: [&str; 3] = ["hit_rate", "ttft_ms.p90", "imbalance"];
+
+/// A list that is longer is folded.
+const MOST_UNFOLDED: usize = 30;
 
 #[derive(Serialize)]
 struct Facts {
@@ -57,8 +60,18 @@ struct Table {
     /// What its figures are; may be empty.
     remark: &'static str,
     corner: Vec<String>,
-    columns: Vec<String>,
+    /// The key whose values the columns are; empty where these are metrics.
+    across: String,
+    columns: Vec<Heading>,
     rows: Vec<Row>,
+    /// Whether it is so long that it is unfolded only when it is asked for.
+    folded: bool,
+}
+
+#[derive(Serialize)]
+struct Heading {
+    title: String,
+    unit: &'static str,
 }
 
 #[derive(Serialize)]
@@ -114,7 +127,9 @@ fn sweep(view: &View<'_>, world: World, policy: &str) -> Option<Sweep> {
         }
         _ => {
             let mut tables = if groups.len() == 1 { surface(&mine, &keys) } else { Vec::new() };
-            tables.push(list(view, &groups, &keys));
+            let mut list = list(view, &groups, &keys);
+            list.folded = list.rows.len() > MOST_UNFOLDED;
+            tables.push(list);
             tables
         }
     };
@@ -146,7 +161,7 @@ fn surface(mine: &[&Variant<'_>], keys: &[&str]) -> Vec<Table> {
         // They were not crossed.
         return Vec::new();
     }
-    let figures = SHOWN.iter().filter(|shown| SURFACE.contains(&shown.1));
+    let figures = SHOWN.iter().filter(|shown| SURFACE.contains(&shown.2));
     figures.filter_map(|shown| matrix(mine, shown, down, across, "median over the other keys")).collect()
 }
 
@@ -169,7 +184,7 @@ fn matrix(
     across: &str,
     remark: &'static str,
 ) -> Option<Table> {
-    let metric = Metric::named(shown.1)?;
+    let metric = Metric::named(shown.2)?;
     let (rows, columns) = (values(mine, down), values(mine, across));
     let figure = |row: &str, column: &str| {
         let here =
@@ -191,20 +206,22 @@ fn matrix(
         cells: columns.iter().map(|column| span.shade(figure(heading, column), metric)).collect(),
     };
     Some(Table {
-        title: shown.0.to_owned(),
+        title: if shown.1.is_empty() { shown.0.to_owned() } else { format!("{}, {}", shown.0, shown.1) },
         remark,
-        corner: vec![format!("{} ↓ {} →", short(down), short(across))],
+        corner: vec![format!("{} ↓", short(down))],
+        across: format!("{} →", short(across)),
         rows: rows.iter().map(row).collect(),
-        columns,
+        columns: columns.into_iter().map(|title| Heading { title, unit: "" }).collect(),
+        folded: false,
     })
 }
 
 fn list(view: &View<'_>, groups: &[Vec<&Variant<'_>>], keys: &[&str]) -> Table {
-    let measured = |shown: &Shown| {
-        let metric = Metric::named(shown.1)?;
-        groups.iter().flatten().any(|v| v.spread(metric).is_some()).then_some((shown.0, metric))
+    let measured = |shown: &'static Shown| {
+        let metric = Metric::named(shown.2)?;
+        groups.iter().flatten().any(|v| v.spread(metric).is_some()).then_some((shown, metric))
     };
-    let metrics: Vec<(&str, &Metric)> = SHOWN.iter().filter_map(measured).collect();
+    let metrics: Vec<(&Shown, &Metric)> = SHOWN.iter().filter_map(measured).collect();
     let mut rows = Vec::new();
     for group in groups {
         let columns: Vec<Vec<Shade>> =
@@ -222,7 +239,12 @@ fn list(view: &View<'_>, groups: &[Vec<&Variant<'_>>], keys: &[&str]) -> Table {
         title: String::new(),
         remark: "",
         corner: keys.iter().map(|key| heading(key).to_owned()).collect(),
-        columns: metrics.iter().map(|(title, _)| (*title).to_owned()).collect(),
+        across: String::new(),
+        columns: metrics
+            .iter()
+            .map(|(shown, _)| Heading { title: shown.0.to_owned(), unit: shown.1 })
+            .collect(),
+        folded: false,
         rows,
     }
 }

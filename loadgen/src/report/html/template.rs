@@ -8,8 +8,22 @@ use serde::Serialize;
 pub(super) fn fill(name: &str, source: &str, facts: impl Serialize) -> Result<Value, Error> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.add_filter("breaks", |text: String| markup(breaks(&text)));
+    environment.add_filter("unbroken", |text: String| unbroken(&text));
     let text = environment.render_named_str(name, source, Serde(facts))?;
     Ok(Value::from_safe_string(text))
+}
+
+/// A name that may go on in the next line behind an underscore, and nowhere else within a word.
+fn breaks(name: &str) -> String {
+    escape(name).replace('_', "_<wbr>")
+}
+
+/// Text in which no figure stands apart from its unit.
+fn unbroken(text: &str) -> String {
+    [" %", " ms", " s;", " s."]
+        .into_iter()
+        .fold(text.to_owned(), |text, unit| text.replace(unit, &unit.replace(' ', "\u{a0}")))
 }
 
 /// Markup made by hand.

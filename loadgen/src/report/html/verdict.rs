@@ -4,7 +4,8 @@ use minijinja::{Error, Value};
 use serde::Serialize;
 
 use super::super::assertion::{AssertOutcome, Verdict};
-use super::super::best::{RULE, baseline_policy, best, best_among};
+use super::super::best::{self, RULE, baseline_policy, best, best_among};
+use super::super::experiment::Conclusion;
 use super::super::format::{figure, grouped, trimmed};
 use super::super::margin;
 use super::super::sides::meetings;
@@ -16,6 +17,10 @@ use crate::run::World;
 
 /// Most amounts of work whose best policy, or whose better fleet, is told.
 const MOST_FINDINGS: usize = 6;
+/// Most warnings that are not folded.
+const MOST_WARNINGS: usize = 4;
+/// Most failed asserts that are shown.
+const MOST_BROKEN: usize = 40;
 
 #[derive(Serialize)]
 struct Banner<'a> {
@@ -24,7 +29,15 @@ struct Banner<'a> {
     headline: String,
     validity: Validity<'a>,
     findings: Vec<Finding>,
+    /// What the answer to a question of their own costs.
+    found: Option<&'a Conclusion>,
     failures: String,
+    /// Whether the page has samples of failures.
+    failed: bool,
+    /// The asserts that fail, as many as are shown, and how many more there are.
+    broken: Vec<Claim<'a>>,
+    untold: usize,
+    /// The asserts that do not.
     outcomes: Vec<Claim<'a>>,
     rules: Vec<String>,
 }
@@ -35,7 +48,9 @@ struct Validity<'a> {
     /// One sentence on all runs; empty where the others say it.
     text: String,
     invalid: &'a [String],
+    /// The first ones, and those that are folded.
     warnings: &'a [String],
+    more: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -68,6 +83,7 @@ pub(super) fn section(view: &View<'_>) -> Result<Value, Error> {
     let outcomes = view.experiment.outcomes();
     let findings: Vec<Finding> = view.worlds().into_iter().flat_map(|world| findings(view, world)).collect();
     let (state, mark, headline) = headline(view);
+    let (broken, others): (Vec<_>, Vec<_>) = outcomes.iter().partition(|outcome| outcome.failed());
     let banner = Banner {
         state,
         mark,
@@ -75,8 +91,12 @@ pub(super) fn section(view: &View<'_>) -> Result<Value, Error> {
         validity: validity(view),
         rules: rules(&findings),
         findings,
+        found: view.experiment.about().conclusion.as_ref().filter(|found| !found.before_after.is_empty()),
         failures: failures(view),
-        outcomes: outcomes.iter().map(claim).collect(),
+        failed: totals(view).1 > 0 && view.experiment.runs().iter().any(|run| !run.records.is_empty()),
+        untold: broken.len().saturating_sub(MOST_BROKEN),
+        broken: broken.into_iter().take(MOST_BROKEN).map(claim).collect(),
+        outcomes: others.into_iter().map(claim).collect(),
     };
     fill("verdict.html", include_str!("../templates/verdict.html"), banner)
 }
@@ -91,7 +111,8 @@ fn validity<'v>(view: &'v View<'_>) -> Validity<'v> {
         }
         _ => "No live run was held back by the load generator.".to_owned(),
     };
-    Validity { text, invalid, warnings }
+    let (warnings, more) = warnings.split_at(warnings.len().min(MOST_WARNINGS));
+    Validity { text, invalid, warnings, more }
 }
 
 fn rules(findings: &[Finding]) -> Vec<String> {
@@ -123,7 +144,11 @@ fn headline(view: &View<'_>) -> (&'static str, &'static str, String) {
         }
         (1, 0) => ("good", "✓", "The assert holds".to_owned()),
         (2.., 0) => ("good", "✓", format!("All {held} asserts hold")),
-        (0, 0) => ("plain", "•", "No asserts were checked".to_owned()),
+        (0, 0) => {
+            let found = view.experiment.about().conclusion.as_ref();
+            let text = found.map_or("No asserts were checked", |found| &found.headline);
+            ("plain", "•", text.to_owned())
+        }
     }
 }
 
@@ -132,13 +157,22 @@ fn claim(outcome: &AssertOutcome) -> Claim<'_> {
         Verdict::Held => ("good", "holds"),
         Verdict::Failed => ("bad", "fails"),
         Verdict::NotChecked => ("plain", "not checked"),
+        Verdict::NotJudged => ("plain", "not judged"),
     };
     Claim { state, word, claim: &outcome.claim, finding: &outcome.finding }
 }
 
-/// Which fleet is better at what under every demand that several met; and which policy is best in a world, and by how much,
-/// once for every amount of work. As far as they can be read.
+/// What was asked of the runs, if it was a question of their own. Otherwise: which fleet is better at what under every demand that
+/// several met; and which policy is best in a world, and by how much, once for every amount of work. As far as they can be read.
 fn findings(view: &View<'_>, world: World) -> Vec<Finding> {
+    if let Some(found) = &view.experiment.about().conclusion {
+        let (lead, text) = (String::new(), found.reasons.clone());
+        return vec![Finding { world: world.label(), lead, text, rule: Rule::None }];
+    }
+    if world == World::Live && !view.experiment.invalid().is_empty() {
+        let text = "nobody is called best, for there are invalid runs.".to_owned();
+        return vec![Finding { world: world.label(), lead: String::new(), text, rule: Rule::None }];
+    }
     let mut findings: Vec<Finding> = meetings(&view.variants, world)
         .iter()
         .take(MOST_FINDINGS)
@@ -165,7 +199,19 @@ fn champions(view: &View<'_>, world: World, contests: Vec<Vec<usize>>) -> Vec<Fi
         );
         return vec![Finding { world: world.label(), lead: String::new(), text, rule: Rule::None }];
     }
-    contests.into_iter().take(MOST_FINDINGS).map(|contest| finding(view, &contest)).collect()
+    let all = contests.len();
+    let (level, decided): (Vec<_>, Vec<_>) =
+        contests.into_iter().partition(|contest| all > 1 && is_level(view, contest));
+    let mut findings: Vec<Finding> =
+        decided.iter().take(MOST_FINDINGS).map(|contest| finding(view, contest)).collect();
+    if !level.is_empty() {
+        let text = format!(
+            "for {} of {all} workloads and fleets the best setting is no better than the middle one.",
+            level.len()
+        );
+        findings.push(Finding { world: world.label(), lead: String::new(), text, rule: Rule::None });
+    }
+    findings
 }
 
 fn finding(view: &View<'_>, contest: &[usize]) -> Finding {
@@ -180,12 +226,32 @@ fn finding(view: &View<'_>, contest: &[usize]) -> Finding {
         return Finding { world, lead: String::new(), text, rule: Rule::None };
     };
     let champion = &variants[place];
+    if best::is_level(variants, contest) {
+        let text = format!(
+            "all {} settings have the same throughput, hit rate and TTFT; {} is as good as any.",
+            contest.len(),
+            view.label(champion)
+        );
+        return Finding { world, lead: "No difference:".to_owned(), text, rule: Rule::Best };
+    }
+    let reference = reference(view, contest, champion);
     Finding {
         world,
         lead: format!("{} is best:", view.label(champion)),
-        text: comparison(champion, &reference(view, contest, champion)),
+        text: comparison(champion, &reference),
         rule: Rule::Best,
     }
+}
+
+/// Whether the best of a contest does not differ, in anything that would be told, from what it is compared with.
+fn is_level(view: &View<'_>, contest: &[usize]) -> bool {
+    let variants = &view.variants;
+    let Some(champion) = best(variants, &variants[contest[0]]).map(|place| &variants[place]) else {
+        return false;
+    };
+    let reference = reference(view, contest, champion);
+    let same = |metric: &&str| champion.median(metric) == reference.median(metric);
+    ["input_tok_s", "hit_rate", "ttft_ms.p50", "ttft_ms.p99"].iter().all(same)
 }
 
 /// What the best is compared with: one variant, or the middle of several.
@@ -275,5 +341,53 @@ fn left_words(left: u64) -> String {
         0 => String::new(),
         1 => "; one client left before its answer".to_owned(),
         _ => format!("; {} clients left before their answers", grouped(left as f64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::fixture::{self, record};
+    use super::super::super::{About, BeforeAfter, Conclusion, Experiment};
+    use super::super::render;
+
+    #[test]
+    fn a_question_of_their_own_decides_which_variant_is_best() {
+        let experiment = experiment_of_two(Some(Conclusion {
+            headline: "Leave it as it is".into(),
+            reasons: "goodput is the same".into(),
+            metric: Some("ttft_ms.p90"),
+            columns: ["present", "best other"],
+            before_after: vec![BeforeAfter {
+                name: "TTFT p90 ms",
+                before: "41.0".into(),
+                after: "39.5".into(),
+            }],
+            ..Conclusion::default()
+        }));
+        let page = render(&experiment).unwrap();
+        assert!(
+            page.contains("</span> Leave it as it is</p>") && page.contains("goodput is the same"),
+            "{page}"
+        );
+        assert!(!page.contains("is best:") && !page.contains("No asserts were checked"));
+        let costs = "<th scope=\"row\">TTFT p90 ms</th><td>41.0</td><td>39.5</td>";
+        assert!(page.contains("<th>best other</th>") && page.contains(costs), "{page}");
+        let best = |page: &str| {
+            let row = page.split("<tr class=\"champion\">").nth(1).unwrap();
+            row.contains("random") && row.find("random") < row.find("bucket")
+        };
+        assert!(best(&page), "the first, though the second has the higher throughput");
+        let page = render(&experiment_of_two(None)).unwrap();
+        assert!(!page.contains("best other"));
+        assert!(!best(&page) && page.contains("bucket is best:"));
+    }
+
+    /// Two variants, of which the second has the higher throughput.
+    fn experiment_of_two(conclusion: Option<Conclusion>) -> Experiment {
+        let one = |policy, last_ms| {
+            fixture::run(policy, vec![record(0).tokens(100, 0, 1).first_ms(5).last_ms(last_ms).build()])
+        };
+        let about = About { conclusion, ..About::default() };
+        Experiment::new(about, vec![one("random", 20), one("bucket", 10)], None, &[], serde_json::Value::Null)
     }
 }

@@ -28,6 +28,8 @@ const PALETTE: [(&str, &str); 8] = [
 /// How many settings of a swept policy have rows of their own in tables of policies; and how many settings in all are
 /// drawn one by one.
 const FEW: usize = 4;
+/// Where there are more amounts of work, tables have the best setting of each policy only.
+const MANY_CONTESTS: usize = 8;
 
 /// Classes `s0 …` (strokes, dashed from the fifth on) and `f0 …` (fills) in both themes.
 pub(super) fn palette_css() -> String {
@@ -130,7 +132,14 @@ impl<'a> View<'a> {
     /// The variants of a world that have a row in tables: of every policy the few best settings, for every amount of
     /// work, and the defaults.
     pub(super) fn tabled(&self, world: World) -> Vec<&Variant<'a>> {
-        self.leaders(contests(&self.variants, world).into_iter(), FEW)
+        let contests = contests(&self.variants, world);
+        let count = if contests.len() > MANY_CONTESTS { 1 } else { FEW };
+        self.leaders(contests.into_iter(), count)
+    }
+
+    /// Whether [`Self::tabled`] has a few settings of each policy, and not only the best.
+    pub(super) fn tables_few(&self, world: World) -> bool {
+        contests(&self.variants, world).len() <= MANY_CONTESTS
     }
 
     /// The `count` best settings of every policy in each contest, and of more than one the defaults too; in the

@@ -11,7 +11,7 @@ use super::metric::Metric;
 use super::variant::{Variant, contests, is_default, plain, short, varying, worlds};
 use crate::run::World;
 use layout::Layout;
-use notes::{failures, left, legend, verdicts, wrapped};
+use notes::{failures, left, legend, no_difference, verdicts, wrapped};
 
 /// Columns of the widest table, however wide the terminal is.
 pub const WIDEST: u16 = 100;
@@ -56,6 +56,7 @@ pub fn table(experiment: &Experiment, glyphs: Glyphs, width: u16) -> String {
         out.push_str(&world_table(&variants, world, glyphs, width));
         out.push('\n');
         out.push_str(&left_out(&variants, world));
+        out.push_str(&no_difference(&variants, world, width));
         out.push_str(&failures(experiment, &variants, world, width));
         out.push_str(&left(&variants, world));
         out.push('\n');

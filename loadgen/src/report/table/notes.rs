@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::assertion::{AssertOutcome, Verdict};
-use super::super::best::{RULE, baseline_policy, best};
+use super::super::best::{RULE, baseline_policy, best, is_level};
 use super::super::experiment::Experiment;
 use super::super::format::grouped;
 use super::super::variant::{Variant, contests, is_default, worlds};
@@ -56,6 +56,28 @@ pub(super) fn legend(variants: &[Variant<'_>], glyphs: Glyphs, width: u16) -> St
         + &wrapped(&format!("* best of its column{work}{ratio}"), width)
 }
 
+/// Where it makes no difference which setting is taken.
+pub(super) fn no_difference(variants: &[Variant<'_>], world: World, width: u16) -> String {
+    let contests = contests(variants, world);
+    match contests.iter().filter(|contest| is_level(variants, contest)).count() {
+        0 => String::new(),
+        1 if contests.len() == 1 => {
+            let all = contests[0].len();
+            wrapped(
+                &format!("no difference: all {all} settings have the same throughput, hit rate and TTFT"),
+                width,
+            )
+        }
+        level => {
+            let all = contests.len();
+            wrapped(
+                &format!("no difference between the settings for {level} of {all} workloads and fleets"),
+                width,
+            )
+        }
+    }
+}
+
 /// The most frequent ways in which requests of a world failed.
 pub(super) fn failures(
     experiment: &Experiment,
@@ -101,8 +123,9 @@ pub(super) fn verdicts(outcomes: &[AssertOutcome], ran: &[World]) -> String {
         return String::new();
     }
     let count = |verdict| outcomes.iter().filter(|o| o.verdict == verdict).count();
-    let (held, skipped) = (count(Verdict::Held), count(Verdict::NotChecked));
-    let checked = outcomes.len() - skipped;
+    let (held, skipped, unjudged) =
+        (count(Verdict::Held), count(Verdict::NotChecked), count(Verdict::NotJudged));
+    let checked = outcomes.len() - skipped - unjudged;
     let mut out = if checked == 0 {
         "asserts: none checked".to_owned()
     } else {
@@ -113,12 +136,16 @@ pub(super) fn verdicts(outcomes: &[AssertOutcome], ran: &[World]) -> String {
         let only = if ran.contains(&World::Virtual) { World::Live } else { World::Virtual };
         out.push_str(&format!(", {skipped} skipped ({} only)", only.label()));
     }
+    if unjudged > 0 {
+        out.push_str(&format!(", {unjudged} not judged (about the scenario's own trace)"));
+    }
     out.push('\n');
     for outcome in outcomes {
         match outcome.verdict {
             Verdict::Held => {}
             Verdict::Failed => out.push_str(&format!("  FAILED  {outcome}\n")),
             Verdict::NotChecked => out.push_str(&format!("  skipped {outcome}\n")),
+            Verdict::NotJudged => out.push_str(&format!("  not judged {outcome}\n")),
         }
     }
     out

@@ -76,8 +76,24 @@ fn near_equals_are_decided_by_latency_and_equals_by_nothing() {
     let sooner = only(vec![one("random", 50, 1000), one("bucket", 40, 1010)]);
     assert!(sooner.text.contains("# Decided by  ttft_ms.p50, as"), "{}", sooner.text);
     assert_eq!(sooner.label, "bucket");
-    let same = only(vec![one("random", 50, 1000), one("bucket", 50, 1000)]);
-    assert!(same.text.contains("# Decided by  nothing but"), "{}", same.text);
+    let same = only(vec![one("random", 50, 1000), one("bucket", 50, 1000), one("manual", 50, 2000)]);
+    assert!(same.text.contains("# Decided by  nothing but the scenario's order"), "{}", same.text);
+    assert!(!same.level);
+}
+
+#[test]
+fn a_setting_that_makes_no_difference_leaves_the_default() {
+    let swept = |threshold, last_ms| set(one("cache_aware", 100, last_ms), "cache_threshold", threshold);
+    let level = only(vec![swept(0.1, 500), swept(0.3, 500), swept(0.5, 500)]);
+    assert_eq!((level.label.as_str(), level.level), ("cache_aware cache_threshold=0.3", true));
+    assert!(
+        level.text.contains("# Decided by  nothing: no difference between the 3 settings"),
+        "{}",
+        level.text
+    );
+    let tied = only(vec![swept(0.1, 500), swept(0.3, 500), swept(0.5, 900)]);
+    assert_eq!((tied.label.as_str(), tied.level), ("cache_aware cache_threshold=0.3", false));
+    assert!(tied.text.contains("# Decided by  nothing but its defaults"), "{}", tied.text);
 }
 
 #[test]
@@ -145,6 +161,40 @@ fn what_else_the_router_was_told_is_in_the_file() {
     assert_eq!(read["fleet"]["dp_aware"].as_bool(), Some(true), "{text}");
     assert_eq!(read["disaggregation"]["decode_dispatch_limit"].as_integer(), Some(3), "{text}");
     assert_eq!(read["disaggregation"]["pd_least_uncached_tokens"].as_integer(), Some(4), "{text}");
+}
+
+#[test]
+fn behind_another_router_the_best_of_ours_has_the_file() {
+    let other = |last_ms| {
+        let mut run = Run { world: World::Live, ..one("random", 50, last_ms) };
+        run.target = Some("theirs".to_owned());
+        run
+    };
+    let live = |policy, ttft_ms, last_ms| Run { world: World::Live, ..one(policy, ttft_ms, last_ms) };
+    let ours = |target| vec![live("random", 50, 1000), live("bucket", 50, 900), other(target)];
+    let behind = only(ours(800));
+    assert_eq!(behind.label, "theirs, another router; best of ours: bucket");
+    for line in [
+        "# Winner      theirs, another router: this file is not of it",
+        "# This file   the best of ours: bucket, of 3 settings",
+        "# Decided by  input_tok_s, 12.5 % more than of this file",
+        "# median            winner   this file",
+        "# input_tok_s    1,250,000   1,111,111  tok/s",
+    ] {
+        assert!(behind.text.lines().any(|l| l == line), "{line}\n{}", behind.text);
+    }
+    let file: toml::Table = behind.text.parse().unwrap();
+    assert_eq!(file["policy"]["name"].as_str(), Some("bucket"));
+    let before = only(ours(1100));
+    assert_eq!(before.label, "bucket");
+    assert!(before.text.contains("# Runner-up   random\n"), "{}", before.text);
+    // As fast, and sooner at the first token.
+    let sooner = only(vec![live("random", 80, 800), other(800)]);
+    let reason =
+        "# Decided by  ttft_ms.p50, 37.5 % less than of this file, as their input_tok_s are near enough";
+    assert!(sooner.text.lines().any(|line| line == reason), "{}", sooner.text);
+    assert_eq!(of(vec![live("random", 0, 0), other(800)]).len(), 0, "nothing of ours succeeded");
+    assert_eq!(of(vec![other(800)]).len(), 0);
 }
 
 #[test]

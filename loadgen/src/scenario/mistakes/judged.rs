@@ -105,6 +105,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         "assert.versus_mode",
         "add mode = \"live\"",
     ),
+    ("value = 0.8", "value = 0.8\nown_trace = true", 39, "assert.own_trace", "there is no trace here"),
     (
         "value = 0.8",
         "value = 0.8\nmode = \"live\"\nversus_mode = \"live\"",

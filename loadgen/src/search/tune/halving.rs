@@ -1,17 +1,13 @@
 //! Successive halving: from stage to stage fewer settings, looked at longer.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 
-use super::objective::Objective;
-use super::params_of;
-use super::stage::{KEPT, Stage, shortened};
-use crate::report::Slo;
+use super::stage::{KEPT, Stage};
+use super::{Search, params_of};
 use crate::run::Params;
 use crate::scenario::Cell;
-use crate::search::pool::{self, Job};
-use crate::search::{Progress, SearchError};
+use crate::search::SearchError;
+use crate::search::pool;
 use crate::statistics::mean;
 
 /// A setting and how it did.
@@ -32,41 +28,34 @@ pub struct Tried {
     merit: f64,
 }
 
+/// What the stages have shown.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// All settings, in the order of the cells.
+    pub(super) tried: Vec<Tried>,
+    /// Whether every run of every setting had the figure that the present one has.
+    pub(super) all_alike: bool,
+}
+
 /// Runs all stages. The first of `cells` is the present setting and stays to the end.
-pub(super) fn run(
-    cells: &[Cell],
-    stages: &[Stage],
-    objective: Objective,
-    slo: Option<Slo>,
-    progress: &Progress,
-) -> Result<Vec<Tried>, SearchError> {
+pub(super) fn run(search: &Search<'_>, cells: &[Cell], stages: &[Stage]) -> Result<Found, SearchError> {
     let mut tried: Vec<Tried> = cells.iter().map(Tried::of).collect();
     let mut left: Vec<usize> = (0..cells.len()).collect();
+    let mut all_alike = true;
     for stage in stages {
-        let mut jobs = Vec::new();
-        // One copy of a shortened trace for all settings of a policy.
-        let mut known: Vec<(*const crate::scenario::Scenario, Cell)> = Vec::new();
-        for place in &left {
-            let cell = &cells[*place];
-            let scenario = Arc::as_ptr(&cell.scenario);
-            let short = match known.iter().find(|(of, _)| *of == scenario) {
-                Some((_, short)) => Arc::clone(&short.scenario),
-                None => {
-                    let short = shortened(cell, stage.rows);
-                    known.push((scenario, short.clone()));
-                    short.scenario
-                }
-            };
-            let cell = Cell { scenario: short, ..cell.clone() };
-            jobs.extend(stage.seeds.iter().map(|seed| Job { cell: cell.clone(), seed: *seed }));
-        }
-        let figures = pool::run(&jobs, progress, |_, run| Ok(objective.of(&run.records, slo)))?;
-        for (place, figures) in left.iter().zip(figures.chunks(stage.seeds.len())) {
-            tried[*place].add(figures, stage.adds, objective);
+        let looked_at: Vec<&Cell> = left.iter().map(|place| &cells[*place]).collect();
+        let jobs = search.jobs(&stage.cut(&looked_at), stage.seeds());
+        let progress = search.progress(&stage.to_string(), jobs.len());
+        let figures =
+            pool::run(&jobs, &progress, |_, run| Ok(search.objective.of(&run.records, search.scenario.slo)))?;
+        let runs: Vec<&[f64]> = figures.chunks(stage.seeds().len()).collect();
+        all_alike &= runs.iter().all(|of| of == &runs[0]);
+        for (place, figures) in left.iter().zip(runs) {
+            tried[*place].add(figures, stage, search);
         }
         left = survivors(&tried, left);
     }
-    Ok(tried)
+    Ok(Found { tried, all_alike })
 }
 
 /// The best third by what is known, and the present setting, in their order.
@@ -79,13 +68,23 @@ fn survivors(tried: &[Tried], mut left: Vec<usize>) -> Vec<usize> {
     kept
 }
 
-/// The place of the best of those that came to the last stage; the earliest among equals, so that the present setting stays
-/// where nothing is better.
-pub(super) fn best(tried: &[Tried]) -> usize {
-    let last = tried.iter().map(|one| one.stages).max().unwrap_or(0);
-    let finalists = (0..tried.len()).filter(|place| tried[*place].stages == last);
-    finalists.fold(0, |best, place| if tried[place].merit > tried[best].merit { place } else { best })
+// === impl Found ===
+
+impl Found {
+    /// The place of the best setting but the present one, among those that `counts` takes: one that came further, and of
+    /// those the better; the earliest among equals.
+    pub(super) fn best(&self, counts: impl Fn(&Tried) -> bool) -> Option<usize> {
+        let places = (1..self.tried.len()).filter(|place| counts(&self.tried[*place]));
+        places.reduce(|best, place| if self.tried[place].beats(&self.tried[best]) { place } else { best })
+    }
+
+    /// Whether the setting at a place came to the end and did better there than the present one.
+    pub(super) fn is_better(&self, place: usize) -> bool {
+        self.tried[place].beats(&self.tried[0])
+    }
 }
+
+// === impl Tried ===
 
 impl Tried {
     fn of(cell: &Cell) -> Self {
@@ -93,14 +92,18 @@ impl Tried {
         Self { policy, params, stages: 0, figures: Vec::new(), mean: 0.0, merit: f64::NEG_INFINITY }
     }
 
-    fn add(&mut self, figures: &[f64], adds: bool, objective: Objective) {
-        if !adds {
+    fn add(&mut self, figures: &[f64], stage: &Stage, search: &Search<'_>) {
+        if matches!(stage, Stage::Rows { .. }) {
             self.figures.clear();
         }
         self.figures.extend_from_slice(figures);
         self.stages += 1;
         self.mean = mean(&self.figures).unwrap_or(0.0);
-        self.merit = objective.gain(self.mean, 0.0);
+        self.merit = search.objective.gain(self.mean, 0.0);
+    }
+
+    fn beats(&self, other: &Self) -> bool {
+        self.stages > other.stages || (self.stages == other.stages && self.merit > other.merit)
     }
 }
 
@@ -128,8 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn only_finalists_can_be_best_and_equals_change_nothing() {
-        assert_eq!(best(&tried(&[1.0, 9.0, 2.0], &[3, 1, 3])), 2);
-        assert_eq!(best(&tried(&[2.0, 2.0], &[3, 3])), 0);
+    fn finalists_come_first_and_equals_change_nothing() {
+        let found = |means: &[f64], stages: &[usize]| Found { tried: tried(means, stages), all_alike: false };
+        let early = found(&[1.0, 9.0, 2.0], &[3, 1, 3]);
+        assert_eq!((early.best(|_| true), early.is_better(2), early.is_better(1)), (Some(2), true, false));
+        let equal = found(&[2.0, 2.0, 2.0], &[3, 3, 3]);
+        assert_eq!((equal.best(|_| true), equal.is_better(1)), (Some(1), false));
+        assert_eq!(equal.best(|_| false), None);
     }
 }

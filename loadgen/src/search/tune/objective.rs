@@ -1,26 +1,26 @@
 //! What is to become better.
 
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use protocol::record::RequestRecord;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use crate::report::{Slo, hit_rate, met, quantile, ttft_ns};
-use crate::run::was_left;
+use super::figures::ttft_ms;
+use crate::report::{Slo, hit_rate, met, quantile};
+use crate::statistics::mean;
 
 /// The figure that settings are compared by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[value(rename_all = "snake_case")]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Objective {
-    /// Requests per second that met both service level objectives
-    Goodput,
-    /// The 90th percentile of the time to first token
-    #[value(name = "ttft_p90")]
-    #[serde(rename = "ttft_p90")]
+    /// The 90th percentile of the time to first token.
     TtftP90,
-    /// Share of the prompt tokens that came from caches
+    /// Requests per second that met both service level objectives.
+    Goodput,
+    /// Share of the prompt tokens that came from caches.
     HitRate,
 }
+
+// === impl Objective ===
 
 impl Objective {
     /// Whether it is about service level objectives.
@@ -35,13 +35,31 @@ impl Objective {
         self != Self::TtftP90
     }
 
-    /// Its name on the command line.
+    /// Its name, on the command line and in files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Goodput => "goodput",
             Self::TtftP90 => "ttft_p90",
+            Self::Goodput => "goodput",
             Self::HitRate => "hit_rate",
+        }
+    }
+
+    /// The figure of a run's summary that is nearest to it.
+    #[must_use]
+    pub fn metric(self) -> &'static str {
+        match self {
+            Self::TtftP90 => "ttft_ms.p90",
+            Self::Goodput => "slo_attainment",
+            Self::HitRate => "hit_rate",
+        }
+    }
+
+    fn help(self) -> &'static str {
+        match self {
+            Self::TtftP90 => "The 90th percentile of the time to first token",
+            Self::Goodput => "Requests per second that met both service level objectives",
+            Self::HitRate => "Share of the prompt tokens that came from caches",
         }
     }
 
@@ -64,17 +82,7 @@ impl Objective {
                 let good = records.iter().filter(|record| slo.is_some_and(|slo| met(record, slo))).count();
                 good as f64 / seconds(records).max(1e-9)
             }
-            Self::TtftP90 => {
-                let never = seconds(records) * 1e3;
-                let stayed = records.iter().filter(|record| !was_left(record));
-                let waited = |record: &RequestRecord| match ttft_ns(record) {
-                    Some(ns) if record.succeeded() => ns / 1e6,
-                    _ => never,
-                };
-                let mut ms: Vec<f64> = stayed.map(waited).collect();
-                ms.sort_by(f64::total_cmp);
-                quantile(&ms, 0.9).unwrap_or(0.0)
-            }
+            Self::TtftP90 => quantile(&ttft_ms(records), 0.9).unwrap_or(0.0),
         }
     }
 
@@ -82,10 +90,33 @@ impl Objective {
     pub(super) fn gain(self, value: f64, base: f64) -> f64 {
         if self.more_is_better() { value - base } else { base - value }
     }
+
+    /// The gains of paired observations, as shares of the mean of `base`; in the figure's own unit where that is 0.
+    pub(super) fn gains(self, values: &[f64], base: &[f64]) -> Vec<f64> {
+        let mean = mean(base).unwrap_or(0.0);
+        let scale = if mean == 0.0 { 1.0 } else { mean.abs() };
+        values.iter().zip(base).map(|(value, base)| self.gain(*value, *base) / scale).collect()
+    }
+}
+
+impl ValueEnum for Objective {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::TtftP90, Self::Goodput, Self::HitRate]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(self.help()))
+    }
+}
+
+impl Serialize for Objective {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
 /// From the first intended send to the last byte.
-fn seconds(records: &[RequestRecord]) -> f64 {
+pub(super) fn seconds(records: &[RequestRecord]) -> f64 {
     let start_ns = records.iter().map(|record| record.intended_ns).min().unwrap_or(0);
     let end_ns = records.iter().map(|record| record.last_ns).max().unwrap_or(0);
     end_ns.saturating_sub(start_ns) as f64 / 1e9
@@ -117,5 +148,11 @@ mod tests {
         assert_eq!(Objective::TtftP90.of(&failing, None), 1000.0, "failing does not pay");
         assert_eq!(Objective::Goodput.of(&failing, slo), 1.0);
         assert_eq!((Objective::TtftP90.gain(90.0, 100.0), Objective::HitRate.gain(0.5, 0.25)), (10.0, 0.25));
+    }
+
+    #[test]
+    fn gains_are_shares_of_the_mean_of_the_base() {
+        assert_eq!(Objective::TtftP90.gains(&[90.0, 150.0], &[50.0, 150.0]), [-0.4, 0.0]);
+        assert_eq!(Objective::HitRate.gains(&[0.5], &[0.0]), [0.5], "of nothing no share is known");
     }
 }

@@ -2,7 +2,7 @@
 
 use rand::RngExt;
 use rand_pcg::Pcg64;
-use router_core::{OptionError, OptionKind, OptionSpec, OptionValue, PolicyConfig};
+use router_core::{OptionError, OptionKind, OptionSpec, OptionValue, PolicyConfig, SearchRange};
 
 use super::super::SearchError;
 use crate::scenario::Cell;
@@ -33,15 +33,30 @@ enum Values {
     Among(Vec<String>),
 }
 
-/// The space that is searched where none is given.
-#[must_use]
-pub fn default_space(policy: &str) -> Option<&'static str> {
-    (policy == "cache_aware").then_some(
-        "cache_threshold=0.1..0.9,balance_abs_threshold=4..256,log,balance_rel_threshold=1.05..3,log",
-    )
-}
-
 impl Space {
+    /// What is searched where no space is given: the options of these policies that say where a better value is looked for.
+    #[must_use]
+    pub fn of_policies(policies: &[String]) -> Self {
+        let mut axes: Vec<Axis> = Vec::new();
+        let rows = policies.iter().filter_map(|name| Some(PolicyConfig::new(name).ok()?.row()));
+        for spec in rows.flat_map(|row| row.options) {
+            if let Some(SearchRange { low, high, log }) = spec.search
+                && axes.iter().all(|axis| axis.key != spec.key)
+            {
+                let typed = format!("{}={low}..{high}{}", spec.key, if log { ",log" } else { "" });
+                let values = Values::Between { low, high, log };
+                axes.push(Axis { typed, policy: None, key: spec.key.to_owned(), values });
+            }
+        }
+        Self { axes }
+    }
+
+    /// Whether nothing may change but the policy.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.axes.is_empty()
+    }
+
     /// Reads what is typed behind `--space`.
     ///
     /// # Errors
@@ -96,12 +111,11 @@ impl Space {
                 }
             }
         }
-        match settings.len() {
-            1 => Err(SearchError::Asked(
-                "there is nothing to choose from; name settings with --space".to_owned(),
-            )),
-            _ => Ok(settings),
+        if settings.len() == 1 {
+            let asked = "there is nothing to choose from; name settings with --space";
+            return Err(SearchError::Asked(asked.to_owned()));
         }
+        Ok(settings)
     }
 
     /// The options of one policy.
@@ -112,7 +126,7 @@ impl Space {
 }
 
 /// Whether two policies have the same values in all options, set or not.
-fn same(a: &PolicyConfig, b: &PolicyConfig) -> bool {
+pub(super) fn same(a: &PolicyConfig, b: &PolicyConfig) -> bool {
     a.name() == b.name() && a.options().zip(b.options()).all(|(a, b)| a.1 == b.1)
 }
 
@@ -202,10 +216,7 @@ impl Axis {
                 policy.set_text(&self.key, &words[place])
             }
             Values::Between { low, high, log } => {
-                let number = match log {
-                    true => low * (high / low).powf(at),
-                    false => low + (high - low) * at,
-                };
+                let number = if *log { low * (high / low).powf(at) } else { low + (high - low) * at };
                 let whole =
                     self.spec(policy).is_some_and(|spec| matches!(spec.kind, OptionKind::Integer { .. }));
                 let number = rounded(number).clamp(*low, *high);
@@ -310,6 +321,25 @@ mod tests {
             policy.options().find(|(spec, _)| spec.key == key).unwrap().1.as_argument()
         };
         policies.iter().map(value).collect()
+    }
+
+    #[test]
+    fn the_policies_themselves_say_what_is_searched_by_default() {
+        let of = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            Space::of_policies(&names)
+        };
+        let thresholds =
+            "cache_threshold=0.1..0.9,balance_abs_threshold=4..256,log,balance_rel_threshold=1.05..3,log";
+        let keys = |space: &Space| space.axes.iter().map(|axis| axis.key.clone()).collect::<Vec<_>>();
+        let read = Space::parse(thresholds).unwrap();
+        let values = |space: &Space| space.axes.iter().map(|axis| axis.values.clone()).collect::<Vec<_>>();
+        assert_eq!(
+            (keys(&of(&["cache_aware"])), values(&of(&["cache_aware"]))),
+            (keys(&read), values(&read))
+        );
+        assert_eq!(keys(&of(&["bucket", "cache_aware"])).len(), 3, "an option of both stands there once");
+        assert!(of(&["round_robin"]).is_empty());
     }
 
     #[test]

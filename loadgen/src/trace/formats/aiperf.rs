@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use protocol::{chat, tokenizer};
 use serde::Deserialize;
 
-use super::mooncake::{BLOCK_TOKENS, MS_NS};
+use super::mooncake::BLOCK_TOKENS;
+use crate::trace::Row;
 use crate::trace::blocks::{TEXT_BLOCK_TOKENS, of_text};
 use crate::trace::error::{Fault, Mistake, bad};
 use crate::trace::fields::{self, Ids, Name};
 use crate::trace::rows::{Place, Reader};
 use crate::trace::source::{Lines, Source};
-use crate::trace::{Row, stamp};
+use crate::trace::stamp::{self, MS_NS};
 
 /// Reads aiperf's form.
 pub(super) struct Aiperf {
@@ -75,7 +76,7 @@ impl Reader for Aiperf {
 impl State {
     fn row(&mut self, text: &[u8], place: &Place) -> Result<Row, Mistake> {
         let mut raw: Raw = fields::object(text)?;
-        let ms = |key: &str, given: f64| fields::since_start_ns(key, given, MS_NS as f64);
+        let ms = |key: &str, given: f64| fields::since_start_ns(key, given, MS_NS);
         let at_ns = raw.timestamp.map(|given| ms("timestamp", given)).transpose()?;
         let think_ns = raw.delay.map(|given| ms("delay", given)).transpose()?;
         let output_tokens = fields::output("output_length", raw.output_length.unwrap_or(1))?;

@@ -6,12 +6,12 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use super::burstgpt::SECOND_NS;
+use crate::trace::Row;
 use crate::trace::error::{Fault, Mistake, bad};
 use crate::trace::fields::{self, Ids};
 use crate::trace::rows::{Place, Reader};
 use crate::trace::source::{Lines, Source};
-use crate::trace::{Row, stamp};
+use crate::trace::stamp::{self, SECOND_NS};
 
 /// Prompt tokens per hash id.
 pub(in crate::trace) const BLOCK_TOKENS: u32 = 16;
@@ -58,7 +58,7 @@ impl Reader for Bailian {
 /// The row, which is remembered among `chats`.
 fn row(text: &[u8], place: &Place, chats: &mut HashMap<i64, (u32, u64)>) -> Result<Row, Mistake> {
     let raw: Raw = fields::object(text)?;
-    let at_ns = fields::since_start_ns("timestamp", raw.timestamp, SECOND_NS as f64)?;
+    let at_ns = fields::since_start_ns("timestamp", raw.timestamp, SECOND_NS)?;
     let input_tokens = fields::input("input_length", raw.input_length)?;
     let output_tokens = fields::output("output_length", raw.output_length)?;
     let blocks = fields::ids(raw.hash_ids, input_tokens, BLOCK_TOKENS, Ids::All)?;

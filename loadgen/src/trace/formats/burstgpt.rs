@@ -10,10 +10,7 @@ use crate::trace::error::{Fault, Mistake};
 use crate::trace::fields;
 use crate::trace::rows::{Place, Reader};
 use crate::trace::source::Source;
-use crate::trace::stamp::{self, shortened};
-
-/// The unit of time stamps.
-pub(in crate::trace) const SECOND_NS: u64 = 1_000_000_000;
+use crate::trace::stamp::{self, SECOND_NS, shortened};
 
 /// Reads BurstGPT's tables.
 pub(super) struct BurstGpt {
@@ -65,7 +62,7 @@ fn row(
             "times are seconds from the first day's midnight",
         )
     })?;
-    let at_ns = fields::since_start_ns("Timestamp", seconds, SECOND_NS as f64)?;
+    let at_ns = fields::since_start_ns("Timestamp", seconds, SECOND_NS)?;
     let output_tokens = fields::output("Response tokens", whole("Response tokens", output)?)?;
     if whole("Response tokens", output)? == 0 {
         return Ok(None);

@@ -11,8 +11,7 @@ mod table;
 mod weka;
 
 pub(super) use bailian::BLOCK_TOKENS as BAILIAN_BLOCK_TOKENS;
-pub(super) use burstgpt::SECOND_NS;
-pub(super) use mooncake::{BLOCK_TOKENS as MOONCAKE_BLOCK_TOKENS, MS_NS};
+pub(super) use mooncake::BLOCK_TOKENS as MOONCAKE_BLOCK_TOKENS;
 
 use super::Format;
 use super::rows::Reader;

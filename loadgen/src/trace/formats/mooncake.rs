@@ -9,12 +9,10 @@ use crate::trace::error::{Fault, Mistake, bad};
 use crate::trace::fields::{self, Ids};
 use crate::trace::rows::{Place, Reader};
 use crate::trace::source::{Lines, Source};
-use crate::trace::stamp;
+use crate::trace::stamp::{self, MS_NS};
 
 /// Prompt tokens per hash id.
 pub(in crate::trace) const BLOCK_TOKENS: u32 = 512;
-/// The unit of time stamps.
-pub(in crate::trace) const MS_NS: u64 = 1_000_000;
 
 /// Reads Mooncake's form.
 pub(super) struct Mooncake {
@@ -49,7 +47,7 @@ impl Reader for Mooncake {
 
 fn row(text: &[u8], place: &Place) -> Result<Row, Mistake> {
     let raw: Raw = fields::object(text)?;
-    let at_ns = fields::since_start_ns("timestamp", raw.timestamp, MS_NS as f64)?;
+    let at_ns = fields::since_start_ns("timestamp", raw.timestamp, MS_NS)?;
     let input_tokens = fields::input("input_length", raw.input_length)?;
     let output_tokens = fields::output("output_length", raw.output_length)?;
     let blocks = fields::ids(raw.hash_ids, input_tokens, BLOCK_TOKENS, Ids::All)?;

@@ -1,5 +1,6 @@
 //! What `router --record-trace` writes (`docs/router-trace.md`): a row for each request that was answered, at the time it came.
-//! Requests end in another order than they come in, so all rows are read before the first is given.
+//! Requests end in another order than they come in, so all rows are read before the first is given. A last line that is cut is
+//! passed over: the router was killed, or is still writing.
 //!
 //! Lengths of prompts are the router's own estimates, four characters a token, as the blocks are cut from the same characters;
 //! what an engine has counted would not fit them.
@@ -9,6 +10,7 @@ use std::vec::IntoIter;
 
 use ::router::record::line::{Kind, Line, Look, Pieces, Request};
 use protocol::tokenizer::mix;
+use router_core::prompt::INDEXED_BYTES;
 use serde::Deserialize;
 
 use crate::trace::Row;
@@ -21,14 +23,24 @@ use crate::trace::source::{Lines, Source};
 const BLOCK_TOKENS: u32 = 16;
 /// Characters per token.
 const TOKEN_CHARS: u64 = 4;
+/// Digits of a tag.
+const TAG_DIGITS: usize = 4;
 /// Looks without an end that are remembered.
 const MOST_LOOKS: usize = 1 << 16;
 
 /// Reads recordings of the router.
 pub(super) struct Router {
     lines: Lines,
-    rows: Option<IntoIter<Row>>,
+    pieces: Option<Pieces>,
+    asked: BTreeMap<u64, Asked>,
+    rows: Rows,
     left_out: u64,
+}
+
+/// The rows, before and after the end of the file.
+enum Rows {
+    Read(Vec<Row>),
+    Given(IntoIter<Row>),
 }
 
 /// What is looked at of the first line.
@@ -46,51 +58,65 @@ struct Asked {
 
 impl Router {
     pub(super) fn new(source: Source) -> Self {
-        Self { lines: Lines::new(source), rows: None, left_out: 0 }
+        let rows = Rows::Read(Vec::new());
+        Self { lines: Lines::new(source), pieces: None, asked: BTreeMap::new(), rows, left_out: 0 }
     }
 
-    fn read(&mut self) -> Result<IntoIter<Row>, Fault> {
-        let mut rows = Vec::new();
-        let mut asked: BTreeMap<u64, Asked> = BTreeMap::new();
-        let mut pieces = None;
-        while let Some((number, text)) = self.lines.next()? {
-            let Some(pieces) = pieces else {
-                pieces = Some(head(text).map_err(|mistake| Fault::Lost { line: number, mistake })?);
-                continue;
-            };
-            match fields::object(text).map_err(bad(number))? {
-                Line::Look(look) => {
-                    asked.insert(look.n, Asked { look: *look, session: None });
-                    if asked.len() > MOST_LOOKS {
-                        asked.pop_first();
-                    }
+    /// Reads one line; false at the end.
+    fn take_line(&mut self) -> Result<bool, Fault> {
+        let Some((number, text)) = self.lines.next()? else { return Ok(false) };
+        let Some(pieces) = self.pieces else {
+            self.pieces = Some(head(text).map_err(|mistake| Fault::Lost { line: number, mistake })?);
+            return Ok(true);
+        };
+        let line = match fields::object(text) {
+            Ok(line) => line,
+            Err(_) if self.lines.is_cut() => return Ok(false),
+            Err(mistake) => return Err(bad(number)(mistake)),
+        };
+        self.take(line, pieces).map_err(bad(number))?;
+        Ok(true)
+    }
+
+    fn take(&mut self, line: Line, pieces: Pieces) -> Result<(), Mistake> {
+        match line {
+            Line::Look(look) => {
+                check(&look, pieces)?;
+                self.asked.insert(look.n, Asked { look: *look, session: None });
+                if self.asked.len() > MOST_LOOKS {
+                    self.asked.pop_first();
                 }
-                Line::Plan(plan) => {
-                    let key = plan.key.filter(|key| !key.0.is_empty());
-                    if let (Some(asked), Some(key)) = (asked.get_mut(&plan.n), key) {
-                        asked.session = Some(fields::hash(&key.0));
-                    }
-                }
-                Line::Request(request) => match asked.remove(&request.n) {
-                    Some(asked) if is_answered(&request) => {
-                        rows.extend(row(&request, &asked, pieces).map_err(bad(number))?);
-                    }
-                    _ => self.left_out += 1,
-                },
-                _ => {}
             }
+            Line::Plan(plan) => {
+                let key = plan.key.filter(|key| !key.0.is_empty());
+                if let (Some(asked), Some(key)) = (self.asked.get_mut(&plan.n), key) {
+                    asked.session = Some(fields::hash(&key.0));
+                }
+            }
+            Line::Request(request) => match (self.asked.remove(&request.n), &mut self.rows) {
+                (Some(asked), Rows::Read(rows)) if is_answered(&request) => {
+                    rows.extend(row(&request, &asked, pieces)?);
+                }
+                _ => self.left_out += 1,
+            },
+            _ => {}
         }
-        rows.sort_by_key(|row| row.at_ns);
-        Ok(rows.into_iter())
+        Ok(())
     }
 }
 
 impl Reader for Router {
     fn next(&mut self, _: &Place) -> Result<Option<Row>, Fault> {
-        if self.rows.is_none() {
-            self.rows = Some(self.read()?);
+        loop {
+            match &mut self.rows {
+                Rows::Given(rows) => return Ok(rows.next()),
+                Rows::Read(_) => while self.take_line()? {},
+            }
+            if let Rows::Read(rows) = &mut self.rows {
+                rows.sort_by_key(|row| row.at_ns);
+                self.rows = Rows::Given(std::mem::take(rows).into_iter());
+            }
         }
-        Ok(self.rows.as_mut().and_then(Iterator::next))
     }
 
     fn block_tokens(&self) -> u32 {
@@ -111,17 +137,39 @@ fn head(text: &[u8]) -> Result<Pieces, Mistake> {
     Ok(pieces)
 }
 
+/// Refuses a look whose tags are not those of its length.
+fn check(look: &Look, pieces: Pieces) -> Result<(), Mistake> {
+    let indexed = chars(look).min(INDEXED_BYTES as u64);
+    let expected = pieces.lengths(indexed).count();
+    let given = look.tags.len() / TAG_DIGITS;
+    let is_hex = look.tags.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if given == expected && look.tags.len().is_multiple_of(TAG_DIGITS) && is_hex {
+        return Ok(());
+    }
+    let problem =
+        format!("{given} tags do not fit a prompt of {indexed} characters, which has {expected} pieces");
+    Err((problem, "a tag is four hexadecimal digits, see docs/router-trace.md"))
+}
+
+/// Length of the prompt in characters, as far as blocks are concerned.
+fn chars(look: &Look) -> u64 {
+    match look.kind {
+        Kind::None => 0,
+        Kind::Text => look.size,
+        Kind::Ids => look.size.saturating_mul(TOKEN_CHARS),
+    }
+}
+
 fn is_answered(request: &Request) -> bool {
     request.status.is_some_and(|status| (200..300).contains(&status))
 }
 
 /// Nothing if the router could not read the prompt.
 fn row(request: &Request, Asked { look, session }: &Asked, pieces: Pieces) -> Result<Option<Row>, Mistake> {
-    let chars = match look.kind {
-        Kind::None => return Ok(None),
-        Kind::Text => look.size,
-        Kind::Ids => look.size.saturating_mul(TOKEN_CHARS),
-    };
+    if look.kind == Kind::None {
+        return Ok(None);
+    }
+    let chars = chars(look);
     let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
     Ok(Some(Row {
         at_ns: request.arrived,
@@ -137,7 +185,7 @@ fn row(request: &Request, Asked { look, session }: &Asked, pieces: Pieces) -> Re
 fn blocks(look: &Look, chars: u64, pieces: Pieces) -> Box<[u64]> {
     let block_chars = u64::from(BLOCK_TOKENS) * TOKEN_CHARS;
     let (mut hash, mut at) = (mix(block_chars), 0);
-    let tags = look.tags.as_bytes().chunks(4);
+    let tags = look.tags.as_bytes().chunks(TAG_DIGITS);
     let ends = pieces.lengths(chars).zip(tags).filter_map(|(length, tag)| {
         hash = tag.iter().fold(hash, |hash, digit| mix(hash.rotate_left(17) ^ u64::from(*digit)));
         at += length as u64;

@@ -9,7 +9,16 @@ use crate::trace::stamp::shortened;
 pub(super) struct Table<const N: usize> {
     lines: Lines,
     columns: [Column; N],
-    places: Option<[Option<usize>; N]>,
+    header: Option<Header<N>>,
+}
+
+/// What the first line says.
+#[derive(Debug, Clone, Copy)]
+struct Header<const N: usize> {
+    /// Where the columns are.
+    places: [Option<usize>; N],
+    /// How many there are in all.
+    width: usize,
 }
 
 /// A column by its name in the header.
@@ -21,7 +30,7 @@ pub(super) struct Column {
 
 impl<const N: usize> Table<N> {
     pub(super) fn new(source: Source, columns: [Column; N]) -> Self {
-        Self { lines: Lines::new(source), columns, places: None }
+        Self { lines: Lines::new(source), columns, header: None }
     }
 
     /// Gives the fields of the next row to `read`, empty where the table does not have the column.
@@ -29,42 +38,54 @@ impl<const N: usize> Table<N> {
         &mut self,
         read: impl FnOnce([&str; N]) -> Result<T, Mistake>,
     ) -> Result<Option<T>, Fault> {
-        let places = match self.places {
-            Some(places) => places,
-            None => match self.header()? {
-                Some(places) => *self.places.insert(places),
+        let header = match self.header {
+            Some(header) => header,
+            None => match self.read_header()? {
+                Some(header) => *self.header.insert(header),
                 None => return Ok(None),
             },
         };
         let Some((line, text)) = self.lines.next()? else { return Ok(None) };
-        fields(text, places, self.columns).and_then(read).map(Some).map_err(bad(line))
+        fields(text, header, self.columns).and_then(read).map(Some).map_err(bad(line))
     }
 
-    /// Where the columns are.
-    fn header(&mut self) -> Result<Option<[Option<usize>; N]>, Fault> {
+    fn read_header(&mut self) -> Result<Option<Header<N>>, Fault> {
         let columns = self.columns;
         let Some((line, text)) = self.lines.next()? else { return Ok(None) };
         let text = String::from_utf8_lossy(text);
         let names: Vec<&str> = text.split(',').map(plain).collect();
         let places = columns.map(|column| names.iter().position(|name| *name == column.name));
-        match columns.iter().zip(places).find(|(column, place)| column.required && place.is_none()) {
-            None => Ok(Some(places)),
-            Some((column, _)) => {
-                let problem = format!("the header has no column `{}`", column.name);
-                Err(Fault::Lost { line, mistake: (problem, "the first line names the columns") })
+        let lost = |mistake| Err(Fault::Lost { line, mistake });
+        for (Column { name, required }, place) in columns.iter().zip(places) {
+            let count = names.iter().filter(|other| *other == name).count();
+            if *required && place.is_none() {
+                return lost((
+                    format!("the header has no column `{name}`"),
+                    "the first line names the columns",
+                ));
+            }
+            if count > 1 {
+                let problem = format!("the header has {count} columns `{name}`");
+                return lost((problem, "give each column a name of its own"));
             }
         }
+        Ok(Some(Header { places, width: names.len() }))
     }
 }
 
 fn fields<const N: usize>(
     text: &[u8],
-    places: [Option<usize>; N],
+    Header { places, width }: Header<N>,
     columns: [Column; N],
 ) -> Result<[&str; N], Mistake> {
     let Ok(text) = std::str::from_utf8(text) else {
         return Err(("the row is not UTF-8".to_owned(), "convert the file"));
     };
+    let given = text.split(',').count();
+    if given > width {
+        let problem = format!("the row has {given} fields, the header {width}");
+        return Err((problem, "write numbers without commas, and one field for each column"));
+    }
     let mut fields = [""; N];
     let mut found = [false; N];
     for (at, field) in text.split(',').enumerate() {

@@ -7,16 +7,17 @@
 //! held; ids of scope `local` mean something else in every conversation.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 
 use protocol::tokenizer::mix;
 use serde::Deserialize;
 
-use super::burstgpt::SECOND_NS;
 use crate::trace::Row;
 use crate::trace::error::{Fault, Mistake, bad};
 use crate::trace::fields::{self, Ids};
 use crate::trace::rows::{Place, Reader};
 use crate::trace::source::{Objects, Source};
+use crate::trace::stamp::SECOND_NS;
 
 /// Tokens per block of the published files.
 const USUAL_BLOCK_TOKENS: u32 = 64;
@@ -149,21 +150,41 @@ fn conversation(
     let salt = if raw.hash_id_scope == Scope::Local { Some(mix(number)) } else { None };
     let mut stream = Stream { rows: Vec::new(), first, block_tokens: raw.block_size, salt };
     let mut latest = None;
+    let mut former_s = 0.0;
     for (entry, place) in raw.requests.into_iter().zip(1..) {
+        let placed = |mistake| placed(format_args!("request {place}"), mistake);
         match entry {
             Entry::Request(request) => {
-                latest = Some(stream.push(request, 0.0, mix(number), latest)?);
+                in_order(&mut former_s, request.t).map_err(placed)?;
+                latest = Some(stream.push(request, 0.0, mix(number), latest).map_err(placed)?);
             }
             Entry::Subagent { t, requests } => {
                 let (start_s, session) = (if relative { t } else { 0.0 }, mix(mix(number) ^ place));
-                let mut before = latest;
-                for inner in requests {
-                    before = Some(stream.push(inner, start_s, session, before)?);
+                let (mut before, mut former_s) = (latest, 0.0);
+                for (inner, within) in requests.into_iter().zip(1..) {
+                    let placed =
+                        |mistake| self::placed(format_args!("request {within} of subagent {place}"), mistake);
+                    in_order(&mut former_s, inner.t).map_err(placed)?;
+                    before = Some(stream.push(inner, start_s, session, before).map_err(placed)?);
                 }
             }
         }
     }
     Ok((raw.block_size, stream.rows))
+}
+
+/// Says in which request of the conversation the mistake is.
+fn placed(place: impl Display, (problem, remedy): Mistake) -> Mistake {
+    (format!("{place}: {problem}"), remedy)
+}
+
+/// Refuses a time before that of the request before it.
+fn in_order(former_s: &mut f64, t: f64) -> Result<(), Mistake> {
+    if t < *former_s && t >= 0.0 {
+        return Err((format!("t {t} comes after {former_s}"), "sort the requests of a conversation by t"));
+    }
+    *former_s = t;
+    Ok(())
 }
 
 struct Stream {
@@ -182,11 +203,12 @@ impl Stream {
         session: u64,
         parent: Option<u32>,
     ) -> Result<u32, Mistake> {
-        let seconds = |key: &str, given: f64| fields::since_start_ns(key, given, SECOND_NS as f64);
+        let seconds = |key: &str, given: f64| fields::since_start_ns(key, given, SECOND_NS);
         let input_tokens = fields::input("in", request.input)?;
         let mut blocks = fields::ids(request.hash_ids, input_tokens, self.block_tokens, Ids::First)?;
         if let Some(salt) = self.salt {
-            blocks.iter_mut().for_each(|id| *id = mix(salt ^ mix(*id)));
+            // Not by an operation that lets conversation and id change places.
+            blocks.iter_mut().for_each(|id| *id = mix(salt.wrapping_add(*id)));
         }
         let place = self.first.saturating_add(u32::try_from(self.rows.len()).unwrap_or(u32::MAX));
         self.rows.push(Row {
@@ -196,7 +218,7 @@ impl Stream {
             blocks,
             session: Some(session),
             parent,
-            think_ns: request.think_time.map(|given| seconds("think_time", given.max(0.0))).transpose()?,
+            think_ns: request.think_time.map(|given| seconds("think_time", given)).transpose()?,
         });
         Ok(place)
     }

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::trace::Grid;
+use crate::trace::stamp::SECOND_NS;
 
-const SECOND_NS: u64 = 1_000_000_000;
 /// The windows in which requests are counted, in seconds.
 const WINDOWS_S: [u64; 3] = [1, 10, 60];
 

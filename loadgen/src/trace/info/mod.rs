@@ -18,7 +18,8 @@ use serde::Serialize;
 pub use arrivals::{Arrivals, Window};
 pub use lengths::Lengths;
 pub use render::Width;
-pub use reuse::{Bin, LruPoint, Reuse};
+use reuse::Caches;
+pub use reuse::{Bin, Fleet, FleetPoint, LruPoint, Reuse};
 pub use sessions::Sessions;
 
 use super::{Counts, Format, Row, Rows, TraceError};
@@ -41,6 +42,9 @@ pub struct TraceInfo {
     pub rows: u64,
     /// Bad rows that were passed over.
     pub skipped: u64,
+    /// The first of them, and what is wrong with it.
+    #[serde(skip)]
+    pub first_skipped: Option<String>,
     /// What is in the file and is no request.
     pub left_out: u64,
     /// What that is.
@@ -58,6 +62,9 @@ pub struct TraceInfo {
     pub reuse: Option<Reuse>,
     /// The LRU curve; empty where the format does not tell what prompts share.
     pub lru: Vec<LruPoint>,
+    /// The caches of the fleet that was asked about: of one worker, and of all together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lru_fleet: Vec<FleetPoint>,
 }
 
 /// Takes rows and knows what they are like.
@@ -71,15 +78,15 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Of a trace with blocks of `block_tokens`.
+    /// Of a trace with blocks of `block_tokens`, and of the caches of a fleet.
     #[must_use]
-    pub fn new(block_tokens: u32) -> Self {
+    pub fn new(block_tokens: u32, fleet: Option<Fleet>) -> Self {
         Self {
             arrivals: arrivals::Tally::default(),
             input: lengths::Tally::default(),
             output: lengths::Tally::default(),
             sessions: sessions::Tally::default(),
-            reuse: reuse::Tally::new(block_tokens),
+            reuse: reuse::Tally::new(block_tokens, fleet),
         }
     }
 
@@ -95,7 +102,7 @@ impl Analysis {
     /// What the rows are like.
     #[must_use]
     pub fn finish(self, file: &str, format: Format, timed: bool, counts: Counts) -> TraceInfo {
-        let (reuse, lru) = self.reuse.finish();
+        let Caches { reuse, lru, fleet } = self.reuse.finish();
         TraceInfo {
             schema: SCHEMA,
             file: file.to_owned(),
@@ -103,6 +110,7 @@ impl Analysis {
             looks: format.looks(),
             rows: counts.rows,
             skipped: counts.skipped,
+            first_skipped: None,
             left_out: counts.left_out,
             left_out_are: format.left_out(),
             arrivals: timed.then(|| self.arrivals.finish()),
@@ -111,25 +119,32 @@ impl Analysis {
             sessions: self.sessions.finish(),
             reuse,
             lru,
+            lru_fleet: fleet,
         }
     }
 }
 
-/// What the rows of `rows`, read from `file`, are like; `progress` is called now and then with the bytes read so far.
+/// What the rows of `rows`, read from `file`, are like, also for the caches of a fleet; `progress` is called now and then with the bytes read so far.
 ///
 /// # Errors
 /// As the rows have them.
-pub fn analyse(mut rows: Rows, file: &str, progress: impl Fn(u64)) -> Result<TraceInfo, TraceError> {
+pub fn analyse(
+    mut rows: Rows,
+    file: &str,
+    fleet: Option<Fleet>,
+    progress: impl Fn(u64),
+) -> Result<TraceInfo, TraceError> {
     let mut analysis = None;
     let mut since = 0;
     while let Some(row) = rows.next().transpose()? {
-        analysis.get_or_insert_with(|| Analysis::new(rows.block_tokens())).add(&row);
+        analysis.get_or_insert_with(|| Analysis::new(rows.block_tokens(), fleet)).add(&row);
         since += 1;
         if since == 1024 {
             since = 0;
             progress(rows.bytes_read());
         }
     }
-    let analysis = analysis.unwrap_or_else(|| Analysis::new(rows.block_tokens()));
-    Ok(analysis.finish(file, rows.format(), rows.timed(), rows.counts()))
+    let analysis = analysis.unwrap_or_else(|| Analysis::new(rows.block_tokens(), fleet));
+    let info = analysis.finish(file, rows.format(), rows.timed(), rows.counts());
+    Ok(TraceInfo { first_skipped: rows.first_skipped().map(str::to_owned), ..info })
 }

@@ -2,7 +2,7 @@
 
 use protocol::tokenizer::mix;
 
-use super::Analysis;
+use super::{Analysis, Fleet};
 use crate::trace::{Counts, Format, Row};
 
 /// Hit tokens of each row in an LRU cache of `size` blocks (of 512 tokens), which knows a block by its whole prefix.
@@ -42,7 +42,7 @@ fn rows(count: u64) -> Vec<Row> {
 #[test]
 fn the_curve_is_what_a_naive_model_says() {
     let rows = rows(400);
-    let mut analysis = Analysis::new(512);
+    let mut analysis = Analysis::new(512, None);
     rows.iter().for_each(|row| analysis.add(row));
     let info = analysis.finish("t", Format::Mooncake, true, Counts::default());
     let rate = |size: usize, from: usize| {
@@ -70,7 +70,7 @@ fn a_row_longer_than_the_cache_keeps_its_beginning() {
         blocks: blocks.collect(),
         ..Row::default()
     };
-    let mut analysis = Analysis::new(512);
+    let mut analysis = Analysis::new(512, None);
     [row(0..1000), row(0..1000)].iter().for_each(|row| analysis.add(row));
     let info = analysis.finish("t", Format::Mooncake, true, Counts::default());
     assert_eq!(info.lru[0].hit_rate, 0.64, "640 of 1,000 blocks, the first ones");
@@ -78,9 +78,54 @@ fn a_row_longer_than_the_cache_keeps_its_beginning() {
 
 #[test]
 fn other_block_sizes_have_the_same_sizes_in_tokens() {
-    let mut analysis = Analysis::new(16);
+    let mut analysis = Analysis::new(16, None);
     analysis.add(&Row { input_tokens: 20, blocks: [1, 2].into(), ..Row::default() });
     let info = analysis.finish("t", Format::Bailian, true, Counts::default());
     assert_eq!(info.lru[0].blocks, 20_480);
     assert!(info.lru.iter().zip([640, 1_920, 5_856, 11_718, 97_657]).all(|(p, b)| p.tokens == b * 512));
+}
+
+#[test]
+fn a_fleet_adds_its_own_sizes_and_changes_no_other() {
+    let rows = rows(400);
+    let info = |fleet| {
+        let mut analysis = Analysis::new(512, fleet);
+        rows.iter().for_each(|row| analysis.add(row));
+        analysis.finish("t", Format::Mooncake, true, Counts::default())
+    };
+    let without = info(None);
+    assert!(without.lru_fleet.is_empty());
+    let input: u64 = rows[200..].iter().map(|row| u64::from(row.input_tokens)).sum();
+    // Between the sizes that are always there, below all of them, and one of them.
+    for kv_tokens in [444_500, 20_000, 640 * 512] {
+        let with = info(Some(Fleet { kv_tokens, workers: 8 }));
+        assert_eq!((&with.lru, &with.reuse), (&without.lru, &without.reuse));
+        let parts: Vec<(u32, u64)> = with.lru_fleet.iter().map(|p| (p.workers, p.cache.blocks)).collect();
+        assert_eq!(parts, [(1, kv_tokens / 512), (8, kv_tokens * 8 / 512)]);
+        for point in &with.lru_fleet {
+            let hits: u64 = naive(&rows, point.cache.blocks as usize)[200..].iter().sum();
+            assert!((point.cache.hit_rate - hits as f64 / input as f64).abs() < 1e-12, "{point:?}");
+        }
+    }
+    let text = info(Some(Fleet { kv_tokens: 444_500, workers: 8 })).render(crate::trace::info::Width::Ascii);
+    let place = |name: &str| text.find(name).unwrap_or_else(|| panic!("no {name}: {text}"));
+    assert!(place("         640 ") < place("one worker") && place("one worker") < place(" 1,920 "), "{text}");
+    assert!(place(" 5,856 ") < place("8 workers") && place("8 workers") < place(" 11,718 "), "{text}");
+}
+
+#[test]
+fn what_has_no_name_takes_room_all_the_same() {
+    let row = |at_ns, blocks: &[u64]| Row {
+        at_ns,
+        input_tokens: 100,
+        output_tokens: 1,
+        blocks: blocks.into(),
+        ..Row::default()
+    };
+    let mut analysis = Analysis::new(16, None);
+    [row(0, &[1, 2]), row(1, &[1, 2]), row(2, &[])].iter().for_each(|row| analysis.add(row));
+    let reuse = analysis.finish("t", Format::Router, true, Counts::default()).reuse.unwrap();
+    // Seven blocks each, of which five are the row's own; of the last row nothing is known.
+    assert_eq!((reuse.references, reuse.distinct), (14, 12));
+    assert_eq!((reuse.infinite_by_block, reuse.infinite_by_token), (2.0 / 14.0, 32.0 / 300.0));
 }

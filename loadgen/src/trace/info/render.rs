@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-use super::{Arrivals, Lengths, LruPoint, Reuse, TraceInfo};
+use super::{Arrivals, FleetPoint, Lengths, LruPoint, Reuse, TraceInfo};
 
 /// Widest bar, in characters.
 const BAR: usize = 32;
@@ -54,7 +54,7 @@ impl TraceInfo {
             }
             Some(reuse) => {
                 write_reuse(to, reuse, width)?;
-                write_lru(to, &self.lru, reuse, width)
+                write_lru(to, &self.lru, &self.lru_fleet, reuse, width)
             }
         }
     }
@@ -73,7 +73,8 @@ impl TraceInfo {
             writeln!(to, "{:14}{} {}", "left out", grouped(self.left_out), self.left_out_are)?;
         }
         if self.skipped > 0 {
-            writeln!(to, "{:14}{} bad rows", "skipped", grouped(self.skipped))?;
+            let first = self.first_skipped.as_ref().map(|first| format!(", the first: {first}"));
+            writeln!(to, "{:14}{} bad rows{}", "skipped", grouped(self.skipped), first.unwrap_or_default())?;
         }
         Ok(())
     }
@@ -123,11 +124,24 @@ fn write_reuse(to: &mut String, reuse: &Reuse, width: Width) -> fmt::Result {
     Ok(())
 }
 
-fn write_lru(to: &mut String, lru: &[LruPoint], reuse: &Reuse, width: Width) -> fmt::Result {
+fn write_lru(
+    to: &mut String,
+    lru: &[LruPoint],
+    fleet: &[FleetPoint],
+    reuse: &Reuse,
+    width: Width,
+) -> fmt::Result {
     writeln!(to, "\none LRU cache: share of the tokens that it serves, last half of the requests")?;
     writeln!(to, "{:>12}{:>14}", "blocks", "tokens")?;
-    for point in lru {
-        let size = format!("{:>12}{:>14}", grouped(point.blocks), grouped(point.tokens));
+    let of_fleet = |FleetPoint { workers, cache }: &FleetPoint| match workers {
+        1 => ("one worker".to_owned(), *cache),
+        workers => (format!("{} workers", grouped(workers)), *cache),
+    };
+    let mut points: Vec<(String, LruPoint)> = lru.iter().map(|p| (grouped(p.blocks), *p)).collect();
+    points.extend(fleet.iter().map(of_fleet));
+    points.sort_by_key(|(_, point)| point.tokens);
+    for (name, point) in points {
+        let size = format!("{name:>12}{:>14}", grouped(point.tokens));
         writeln!(to, "{}", line(&size, point.hit_rate, width))?;
     }
     writeln!(to, "{}", line(&format!("{:>26}", "infinite"), reuse.infinite_last_half, width))

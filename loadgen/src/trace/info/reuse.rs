@@ -3,6 +3,9 @@
 //! A block is served when it and all before it in its prompt are cached, so a block is known by its whole prefix: the name
 //! of the block before it, and its own. A request is looked up before it is stored. It is stored from its last block to its
 //! first, so that a beginning is never evicted before what follows it.
+//!
+//! What a prompt has beyond its named blocks takes room in a cache too: it counts as blocks that no other prompt has. Where a
+//! prompt has no named block at all, nothing is known of it, and nothing counted.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -11,12 +14,10 @@ use protocol::tokenizer::mix;
 use serde::Serialize;
 
 use super::lru::LruStack;
-use crate::trace::Row;
+use crate::trace::{Row, blocks};
 
 /// The sizes of the LRU curve, in tokens: 640, 1,920, 5,856, 11,718 and 97,657 blocks of 512.
 const SIZES_TOKENS: [u64; 5] = [640 * 512, 1_920 * 512, 5_856 * 512, 11_718 * 512, 97_657 * 512];
-/// One more than there are sizes: the cache that never evicts.
-const CACHES: usize = SIZES_TOKENS.len() + 1;
 /// The bounds of the match-ratio histogram.
 const BOUNDS: [f64; 12] = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 
@@ -61,61 +62,112 @@ pub struct LruPoint {
     pub hit_rate: f64,
 }
 
+/// Workers whose caches are asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fleet {
+    /// Tokens of KV that fit into one of them.
+    pub kv_tokens: u64,
+    /// How many there are.
+    pub workers: u32,
+}
+
+/// One LRU cache as large as those of some workers together.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct FleetPoint {
+    /// How many workers.
+    pub workers: u32,
+    /// The cache.
+    #[serde(flatten)]
+    pub cache: LruPoint,
+}
+
+impl Fleet {
+    /// One worker, and all of them.
+    fn parts(self) -> impl Iterator<Item = (u32, u64)> {
+        let counts = std::iter::once(1).chain((self.workers > 1).then_some(self.workers));
+        counts.map(move |workers| (workers, self.kv_tokens.saturating_mul(workers.into())))
+    }
+}
+
+/// What prompts share, and what caches serve.
+#[derive(Debug, Default)]
+pub(super) struct Caches {
+    /// Absent if no row had blocks; then the others are empty.
+    pub(super) reuse: Option<Reuse>,
+    pub(super) lru: Vec<LruPoint>,
+    pub(super) fleet: Vec<FleetPoint>,
+}
+
 #[derive(Debug)]
 pub(super) struct Tally {
     block_tokens: u32,
-    sizes: [u32; SIZES_TOKENS.len()],
+    fleet: Option<Fleet>,
+    /// Of all caches but the last, which never evicts; they ascend.
+    sizes: Vec<u32>,
     stack: LruStack,
     entries: HashMap<u64, u32, BuildHasherDefault<Mixed>>,
     references: u64,
     hit_blocks: u64,
-    /// For each row, its length and the tokens that each cache serves: which rows are the last half shows at the end.
-    rows: Vec<(u32, [u32; CACHES])>,
+    /// The length of each row.
+    inputs: Vec<u32>,
+    /// For each row, the tokens that each cache serves, one after the other: which rows are the last half shows at the end.
+    served: Vec<u32>,
     /// The blocks of the row at hand: name of the prefix, and entry.
     scratch: Vec<(u64, Option<u32>)>,
+    /// How many of them each cache serves.
+    hits: Vec<u32>,
 }
 
 impl Tally {
-    pub(super) fn new(block_tokens: u32) -> Self {
-        let blocks = |tokens: u64| u32::try_from(tokens / u64::from(block_tokens)).unwrap_or(u32::MAX).max(1);
-        let sizes = SIZES_TOKENS.map(blocks);
+    pub(super) fn new(block_tokens: u32, fleet: Option<Fleet>) -> Self {
+        let asked = fleet.into_iter().flat_map(Fleet::parts).map(|(_, tokens)| tokens);
+        let mut sizes: Vec<u32> =
+            SIZES_TOKENS.into_iter().chain(asked).map(|tokens| blocks_of(tokens, block_tokens)).collect();
+        sizes.sort_unstable();
         Self {
             block_tokens,
+            fleet,
+            stack: LruStack::new(sizes.clone()),
+            hits: vec![0; sizes.len() + 1],
             sizes,
-            stack: LruStack::new(sizes.to_vec()),
             entries: HashMap::default(),
             references: 0,
             hit_blocks: 0,
-            rows: Vec::new(),
+            inputs: Vec::new(),
+            served: Vec::new(),
             scratch: Vec::new(),
         }
     }
 
     pub(super) fn add(&mut self, row: &Row) {
-        let served = self.look_up(&row.blocks);
-        self.references += row.blocks.len() as u64;
-        self.hit_blocks += u64::from(served[CACHES - 1]);
-        let tokens = |blocks: u32| blocks.saturating_mul(self.block_tokens).min(row.input_tokens);
-        self.rows.push((row.input_tokens, served.map(tokens)));
+        let (seq, named) = (self.inputs.len() as u64, row.blocks.len());
+        let all = if named == 0 { 0 } else { row.input_tokens.div_ceil(self.block_tokens) as usize };
+        let own = blocks::own(seq, named).take(all.saturating_sub(named));
+        self.look_up(row.blocks.iter().copied().chain(own));
+        self.references += self.scratch.len() as u64;
+        self.hit_blocks += u64::from(self.hits[self.sizes.len()]);
+        let tokens = |blocks: &u32| blocks.saturating_mul(self.block_tokens).min(row.input_tokens);
+        self.inputs.push(row.input_tokens);
+        self.served.extend(self.hits.iter().map(tokens));
         self.store();
     }
 
-    /// How many of the first `blocks` each cache serves.
-    fn look_up(&mut self, blocks: &[u64]) -> [u32; CACHES] {
+    /// Counts how many of the first `blocks` each cache serves.
+    fn look_up(&mut self, blocks: impl Iterator<Item = u64>) {
         self.scratch.clear();
-        let (mut served, mut prefix) = ([0; CACHES], 0);
+        self.hits.fill(0);
+        let mut prefix = 0;
         let mut smallest = Some(0);
         for id in blocks {
-            prefix = mix(prefix ^ mix(*id));
+            prefix = mix(prefix ^ mix(id));
             let entry = self.entries.get(&prefix).copied();
             self.scratch.push((prefix, entry));
             // The smallest cache that still holds everything up to here.
             smallest = smallest.and_then(|smallest: usize| Some(smallest.max(self.stack.segment(entry?))));
             if let Some(smallest) = smallest {
-                served[smallest..].iter_mut().for_each(|blocks| *blocks += 1);
+                self.hits[smallest..].iter_mut().for_each(|blocks| *blocks += 1);
             }
         }
-        served
     }
 
     fn store(&mut self) {
@@ -129,44 +181,62 @@ impl Tally {
         }
     }
 
-    /// What prompts share, and the LRU curve; nothing if no row had blocks.
-    pub(super) fn finish(self) -> (Option<Reuse>, Vec<LruPoint>) {
+    /// What prompts share and what caches serve; nothing if no row had blocks.
+    pub(super) fn finish(self) -> Caches {
         if self.references == 0 {
-            return (None, Vec::new());
+            return Caches::default();
         }
-        let last_half = &self.rows[self.rows.len() / 2..];
+        let (infinite, half) = (self.sizes.len(), self.inputs.len() / 2);
         let reuse = Reuse {
             block_tokens: self.block_tokens,
             references: self.references,
             distinct: self.entries.len() as u64,
             infinite_by_block: self.hit_blocks as f64 / self.references as f64,
-            infinite_by_token: hit_rate(&self.rows, CACHES - 1),
-            infinite_last_half: hit_rate(last_half, CACHES - 1),
-            match_ratio: match_ratio(&self.rows),
+            infinite_by_token: self.hit_rate(0, infinite),
+            infinite_last_half: self.hit_rate(half, infinite),
+            match_ratio: self.match_ratio(),
         };
-        let point = |(cache, blocks): (usize, &u32)| LruPoint {
-            blocks: u64::from(*blocks),
-            tokens: u64::from(*blocks) * u64::from(self.block_tokens),
-            hit_rate: hit_rate(last_half, cache),
-        };
-        (Some(reuse), self.sizes.iter().enumerate().map(point).collect())
+        let lru = SIZES_TOKENS.into_iter().map(|tokens| self.point(half, tokens)).collect();
+        let parts = self.fleet.into_iter().flat_map(Fleet::parts);
+        let fleet = parts.map(|(workers, tokens)| FleetPoint { workers, cache: self.point(half, tokens) });
+        Caches { reuse: Some(reuse), lru, fleet: fleet.collect() }
+    }
+
+    /// The cache of so many tokens, over the rows from `half` on.
+    fn point(&self, half: usize, tokens: u64) -> LruPoint {
+        let blocks = blocks_of(tokens, self.block_tokens);
+        let cache = self.sizes.partition_point(|size| *size < blocks);
+        let tokens = u64::from(blocks) * u64::from(self.block_tokens);
+        LruPoint { blocks: blocks.into(), tokens, hit_rate: self.hit_rate(half, cache) }
+    }
+
+    /// Tokens of each row that the cache serves.
+    fn served_by(&self, cache: usize) -> impl Iterator<Item = u32> {
+        self.served.iter().skip(cache).step_by(self.hits.len()).copied()
+    }
+
+    /// Over the rows from `first` on.
+    fn hit_rate(&self, first: usize, cache: usize) -> f64 {
+        let hits: u64 = self.served_by(cache).skip(first).map(u64::from).sum();
+        hits as f64 / self.inputs[first..].iter().map(|input| u64::from(*input)).sum::<u64>() as f64
+    }
+
+    fn match_ratio(&self) -> Vec<Bin> {
+        let mut counts = [0u64; BOUNDS.len() - 1];
+        for (input, served) in self.inputs.iter().zip(self.served_by(self.sizes.len())) {
+            let ratio = f64::from(served) / f64::from(*input);
+            let above = BOUNDS[1..counts.len()].partition_point(|bound| *bound <= ratio);
+            counts[above] += 1;
+        }
+        let bins = BOUNDS.windows(2).zip(counts);
+        let share = |count: u64| count as f64 / self.inputs.len() as f64;
+        bins.map(|(b, count)| Bin { from: b[0], to: b[1], share: share(count) }).collect()
     }
 }
 
-fn hit_rate(rows: &[(u32, [u32; CACHES])], cache: usize) -> f64 {
-    let hits: u64 = rows.iter().map(|(_, served)| u64::from(served[cache])).sum();
-    hits as f64 / rows.iter().map(|(input, _)| u64::from(*input)).sum::<u64>() as f64
-}
-
-fn match_ratio(rows: &[(u32, [u32; CACHES])]) -> Vec<Bin> {
-    let mut counts = [0u64; BOUNDS.len() - 1];
-    for (input, served) in rows {
-        let ratio = f64::from(served[CACHES - 1]) / f64::from(*input);
-        let above = BOUNDS[1..counts.len()].partition_point(|bound| *bound <= ratio);
-        counts[above] += 1;
-    }
-    let bins = BOUNDS.windows(2).zip(counts);
-    bins.map(|(b, count)| Bin { from: b[0], to: b[1], share: count as f64 / rows.len() as f64 }).collect()
+/// Blocks of a cache of so many tokens.
+fn blocks_of(tokens: u64, block_tokens: u32) -> u32 {
+    u32::try_from(tokens / u64::from(block_tokens)).unwrap_or(u32::MAX).max(1)
 }
 
 /// Names of prefixes are mixed already.

@@ -1,5 +1,9 @@
 //! What a router recorded in front of simulated workers, decided again.
 
+mod changes;
+mod files;
+mod short;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -32,19 +36,24 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 struct Router {
     child: Child,
     address: String,
+    metrics: String,
 }
 
 impl Router {
     fn start(host: &Host, args: &[&str]) -> Self {
         let urls: Vec<String> = host.urls().collect();
+        let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+        Self::start_with(WORKERS as usize, &[&["--worker-urls"], &urls[..], args].concat())
+    }
+
+    /// One that waits for `workers` of them.
+    fn start_with(workers: usize, args: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_loadgen"))
             .args(["__router", "--host", "127.0.0.1", "--port", "0", "--prometheus-host", "127.0.0.1"])
             .args(["--prometheus-port", "0", "--exit-with-stdin", "--seed", "7", "--log-level", "error"])
             .args(["--health-check-interval-secs", "1", "--health-failure-threshold", "1"])
             .args(["--health-success-threshold", "1", "--load-poll-interval-secs", "0.1"])
             .args(["--retry-initial-backoff-ms", "1", "--retry-max-backoff-ms", "20"])
-            .arg("--worker-urls")
-            .args(urls)
             .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -53,16 +62,20 @@ impl Router {
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let said: Value = serde_json::from_str(&line).unwrap();
-        let address = said["listening"].as_str().unwrap().trim_start_matches("http://").to_owned();
-        let router = Self { child, address };
-        until("all workers are healthy", || router.healthy() == WORKERS as usize);
+        let address = |key: &str| said[key].as_str().unwrap().trim_start_matches("http://").to_owned();
+        let router = Self { address: address("listening"), metrics: address("metrics"), child };
+        until("all workers are healthy", || router.healthy() == workers);
         router
     }
 
-    fn healthy(&self) -> usize {
+    fn workers(&self) -> Vec<Value> {
         let (_, text) = ask(&self.address, "GET", "/workers", "", "");
         let list: Value = serde_json::from_str(&text).unwrap();
-        list["workers"].as_array().unwrap().iter().filter(|worker| worker["is_healthy"] == true).count()
+        list["workers"].as_array().unwrap().clone()
+    }
+
+    fn healthy(&self) -> usize {
+        self.workers().iter().filter(|worker| worker["is_healthy"] == true).count()
     }
 
     /// Requests from several clients at a time; how many were answered well.
@@ -80,6 +93,18 @@ impl Router {
         };
         let clients: Vec<_> = (0..CLIENTS).map(client).collect();
         clients.into_iter().map(|client| client.join().unwrap()).sum()
+    }
+
+    /// The sum of the lines of a metric that contain `part`.
+    fn metric(&self, name: &str, part: &str) -> f64 {
+        let (_, text) = ask(&self.metrics, "GET", "/metrics", "", "");
+        let lines = text.lines().filter(|line| line.starts_with(name) && line.contains(part));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(kill.unwrap().success());
     }
 
     fn end(mut self) {
@@ -105,13 +130,14 @@ fn body(round: usize, client: usize, at: usize) -> String {
 
 /// Status and body of an answer, or 0 if it broke off.
 fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
+    // A router that was killed is not there.
+    let Ok(mut stream) = TcpStream::connect(address) else { return (0, String::new()) };
     let length = body.len();
     let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}");
     let request = format!("{head}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}");
-    stream.write_all(request.as_bytes()).unwrap();
+    let is_sent = stream.write_all(request.as_bytes()).is_ok();
     let mut answer = String::new();
-    let is_whole = stream.read_to_string(&mut answer).is_ok();
+    let is_whole = is_sent && stream.read_to_string(&mut answer).is_ok();
     let status = answer.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0);
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned();
     (if is_whole { status } else { 0 }, body)
@@ -124,13 +150,22 @@ fn control(host: &Host, method: &str, path: &str, body: &str) {
 }
 
 fn host() -> Host {
+    host_of(WORKERS, 1, Roles::default())
+}
+
+fn host_of(workers: u32, dp_size: u32, roles: Roles) -> Host {
+    let worker = WorkerConfig::mock(preset("a100-80g-llama3-8b").unwrap());
+    host_with(workers, roles, WorkerConfig { dp_size, ..worker })
+}
+
+fn host_with(workers: u32, roles: Roles, worker: WorkerConfig) -> Host {
     let address = "127.0.0.1".to_owned();
     Host::start(&HostConfig {
-        workers: WORKERS,
+        workers,
         port: 0,
         speed: 20.0,
-        worker: WorkerConfig::mock(preset("a100-80g-llama3-8b").unwrap()),
-        roles: Roles::default(),
+        worker,
+        roles,
         mode: Mode::Engine,
         watch: WatchConfig { control: Some((address.clone(), 0)), faults: Vec::new(), seed: 1 },
         host: address,
@@ -158,10 +193,14 @@ fn record(directory: &Path, policy: &str, args: &[&str]) -> PathBuf {
 }
 
 fn replay(path: &Path, args: &[&str]) -> (Option<i32>, String, Value) {
-    let json = path.with_extension("json");
+    replay_all(&[path], args)
+}
+
+fn replay_all(paths: &[&Path], args: &[&str]) -> (Option<i32>, String, Value) {
+    let json = paths[0].with_extension("json");
     let output = Command::new(env!("CARGO_BIN_EXE_loadgen"))
         .arg("replay")
-        .arg(path)
+        .args(paths)
         .arg("--json")
         .arg(&json)
         .args(args)
@@ -179,11 +218,23 @@ fn kinds(path: &Path) -> Vec<(String, Value)> {
     lines.map(|line| (line["e"].as_str().unwrap().to_owned(), line)).collect()
 }
 
+/// Replays a recording that is whole under its own policies, and all of it must be the same.
+fn identical(path: &Path, case: &str) -> Value {
+    let (code, text, found) = replay(path, &[]);
+    println!("{case}\n{text}");
+    assert_eq!((code, &found["whole"]), (Some(0), &true.into()), "{case}: {text}");
+    let share = found["identical_share"].as_f64().unwrap();
+    assert!(share >= 0.99, "{case}: {text}");
+    assert_eq!((&found["unknown"], &found["unplaced"]), (&0.into(), &0.into()), "{case}: {text}");
+    found
+}
+
 #[test]
 fn a_recording_gives_the_decisions_of_its_own_policies() {
     let directory = tempfile::tempdir().unwrap();
     let (mut refused, mut again) = (false, false);
-    for policy in ["cache_aware", "power_of_two", "round_robin", "random", "manual", "bucket"] {
+    let names = router_core::POLICIES.iter().map(|row| row.name);
+    for policy in names {
         let path = record(directory.path(), policy, &[]);
         let lines = kinds(&path);
         let count = |kind: &str| lines.iter().filter(|(e, _)| e == kind).count();
@@ -197,19 +248,15 @@ fn a_recording_gives_the_decisions_of_its_own_policies() {
         assert_eq!(count("request"), 4 * CLIENTS * REQUESTS, "{policy}");
         assert_eq!(count("credit") > 0, policy == "cache_aware", "{policy}");
         assert_eq!(count("load") > 0, policy == "power_of_two", "{policy}");
-        let (code, text, found) = replay(&path, &[]);
-        println!("{text}");
-        assert_eq!(code, Some(0), "{policy}: {text}");
-        let share = found["identical_share"].as_f64().unwrap();
-        assert!(share >= 0.99 && found["whole"] == true, "{policy}: {text}");
+        let is_hashed = ["consistent_hashing", "prefix_hash"].contains(&policy);
+        let has_places = |(e, line): &(String, Value)| e == "plan" && line["places"]["regular"].is_u64();
+        assert_eq!(lines.iter().filter(|line| has_places(line)).count() > 0, is_hashed, "{policy}");
+        let found = identical(&path, policy);
         let decisions = found["decisions"].as_u64().unwrap();
         let requests = 4 * (CLIENTS * REQUESTS) as u64;
-        assert!(decisions >= requests, "{policy}: {text}");
+        assert!(decisions >= requests, "{policy}: {found}");
         again |= decisions > requests;
-        assert_eq!(
-            found["recorded"]["prompt_tokens"], found["replayed"]["prompt_tokens"],
-            "{policy}: {text}"
-        );
+        assert_eq!(found["recorded"]["prompt_tokens"], found["replayed"]["prompt_tokens"], "{policy}");
     }
     assert!(refused && again, "some were refused, and tried again");
 }
@@ -231,6 +278,10 @@ fn another_policy_is_told_what_the_recorded_one_was() {
     let (code, text, found) = replay(&path, &["--set", "balance_abs_threshold=1"]);
     assert_eq!((code, &found["same_policy"]), (Some(0), &Value::Bool(false)), "{text}");
     assert!(found["identical"].as_u64() < found["decisions"].as_u64(), "{text}");
+    // One that needs what this recording has not.
+    let (code, text, found) = replay(&path, &["--policy", "consistent_hashing"]);
+    assert_eq!((code, &found["unplaced"]), (Some(0), &found["decisions"]), "{text}");
+    assert!(text.contains("a key or a prompt that is not recorded"), "{text}");
     // As a trace like any other.
     let info =
         Command::new(env!("CARGO_BIN_EXE_loadgen")).args(["trace", "info"]).arg(&path).output().unwrap();
