@@ -59,7 +59,10 @@ class Measured:
             # The asserts of multi_prefix do not hold in every cell of the sweep, and need not.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             os.sched_setaffinity(0, cores)
-            os.execv(command[0], command)
+            try:
+                os.execv(command[0], command)
+            finally:
+                os._exit(127)
         _, status, usage = os.wait4(pid, 0)
         self.wall_s = time.monotonic() - begin
         self.cpu_s = usage.ru_utime + usage.ru_stime
