@@ -181,9 +181,14 @@ impl Worker {
         })
     }
 
-    /// Waits until the router's own questions are over, where it has no more of them to ask.
+    /// Waits until the router has asked all its questions, and the connections that they came on are over: for workers
+    /// that answer requests only.
     pub(crate) fn wait_until_asked(&self) {
-        wait_until("the questions to be over", || self.connections() > 0 && self.open_at_peer() == 0);
+        let has_come = |question: &&str| {
+            let seen = self.seen.lock().expect("not poisoned");
+            seen.iter().any(|request| request.first.starts_with(*question))
+        };
+        wait_until("the questions to be over", || IDENTITY.iter().all(has_come) && self.open_at_peer() == 0);
     }
 
     /// The requests so far, without the router's own questions for health and for what the worker is.
@@ -220,17 +225,20 @@ impl Worker {
     }
 }
 
+/// What the router asks every worker once it knows it: three questions side by side, two of them again by their older
+/// name where the worker does not know the first one.
+const IDENTITY: [&str; 5] = [
+    "GET /v1/models ",
+    "GET /server_info ",
+    "GET /get_server_info ",
+    "GET /model_info ",
+    "GET /get_model_info ",
+];
+
 /// Whether this is a question that the router asks every worker.
 fn is_question(request: &Message) -> bool {
-    const QUESTIONS: [&str; 6] = [
-        "GET /health ",
-        "GET /v1/models ",
-        "GET /server_info ",
-        "GET /get_server_info ",
-        "GET /model_info ",
-        "GET /get_model_info ",
-    ];
-    QUESTIONS.iter().any(|question| request.first.starts_with(question))
+    let first = &request.first;
+    first.starts_with("GET /health ") || IDENTITY.iter().any(|question| first.starts_with(question))
 }
 
 impl Sockets {

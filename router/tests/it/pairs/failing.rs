@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::legs::{
-    Holding, QUICK, breaker, called_off, decode, decode_after, errors, prefill, rooms, router, wait_for,
+    Holding, PREFILLED, QUICK, breaker, called_off, decode, decode_after, errors, prefill, rooms, router,
+    wait_for,
 };
 use super::{BODY, ONCE, STREAM, TOKEN, flags, is_idle, many, sent};
 use crate::common::worker::dead_url;
@@ -229,12 +230,18 @@ fn a_leg_that_dies_with_many_in_flight_is_told_of_where_nobody_else_is_there() {
 #[test]
 fn a_pair_that_cannot_be_reached_costs_the_other_worker_no_connection() {
     for leg in ["prefill", "decode"] {
-        let (dying, other) = (prefill(), prefill());
+        let dying = prefill();
+        // Its connections are those of requests alone: questions take as many as there are at a time.
+        let other = Worker::answering_requests(|conn, _| {
+            conn.answer("200 OK", "", PREFILLED.as_bytes());
+            true
+        });
         let args = flags(&["--disable-health-check", "--disable-retries", "--threads", "1"]);
         let router = match leg {
             "prefill" => router(&[&dying], &[&other], &args),
             _ => router(&[&other], &[&dying], &args),
         };
+        other.wait_until_asked();
         assert_eq!(router.post("/generate", BODY).status(), 200);
         wait_until("both legs to be over", || other.count("POST") == 1 && is_idle(&router));
         dying.kill();
