@@ -10,6 +10,9 @@ const LENGTH_NS: u64 = 1_000_000_000;
 const LONGEST_NS: u64 = 4 * LENGTH_NS;
 /// A window with fewer frames or steps than that goes on: one hiccup is no lack of speed.
 const LEAST: u64 = 16;
+/// So many are enough if they are late by a whole window: who is as slow as that has few of them. One alone may be of a
+/// reader that stopped.
+const LEAST_BEHIND: u64 = 4;
 /// What is late by no more than this is not late.
 const ALLOWED_NS: u64 = 2_000_000;
 /// Nor is what is late by no more than this share of the time between two tokens.
@@ -59,12 +62,14 @@ impl Window {
     /// Ends the window if it is long enough and begins the next; what it was, if it was late.
     pub(super) fn close(&mut self, now_ns: u64) -> Option<Late> {
         let lasted_ns = now_ns.saturating_sub(self.began_ns);
-        if lasted_ns > LONGEST_NS {
-            *self = Self { late_at_ns: self.late_at_ns, ..Self::new(now_ns) };
-            return None;
-        }
-        let are_enough = |lags: &&Quantiles| lags.count() >= LEAST;
-        if lasted_ns < LENGTH_NS || ![&self.frames, &self.steps].iter().any(are_enough) {
+        let has_idled = lasted_ns > LONGEST_NS;
+        let is_behind = |lags: &&Quantiles| lags.at(0.5) >= Some(LENGTH_NS);
+        let are_enough = |lags: &&Quantiles| {
+            (is_behind(lags) && lags.count() >= LEAST_BEHIND) || (!has_idled && lags.count() >= LEAST)
+        };
+        let lags = [&self.frames, &self.steps];
+        let goes_on = !has_idled || lags.iter().any(is_behind);
+        if lasted_ns < LENGTH_NS || (goes_on && !lags.iter().any(are_enough)) {
             return None;
         }
         let allowed_ns = self.allowed_ns();
@@ -72,10 +77,12 @@ impl Window {
             let median_ns = lags.at(0.5).filter(|median| *median > allowed_ns)?;
             let p99_ns = lags.at(0.99).unwrap_or(median_ns);
             let per_second = self.frames.count() as f64 * 1e9 / lasted_ns as f64;
+            let lasted_ns = if has_idled { lasted_ns.min(p99_ns) } else { lasted_ns };
             Some(Late { lasted_ns, median_ns, p99_ns, allowed_ns, per_second })
         };
-        let late = [&self.frames, &self.steps].into_iter().filter(are_enough).find_map(late);
-        *self = Self { late_at_ns: late.as_ref().map(|_| now_ns), ..Self::new(now_ns) };
+        let late = lags.into_iter().filter(are_enough).find_map(late);
+        let late_at_ns = late.as_ref().map(|_| now_ns).or(self.late_at_ns.filter(|_| has_idled));
+        *self = Self { late_at_ns, ..Self::new(now_ns) };
         late
     }
 
@@ -157,6 +164,39 @@ mod tests {
             second(&mut window, 3_600 * LENGTH_NS, 9 * MS, 10 * MS, 100).is_some(),
             "the next one counts"
         );
+    }
+
+    // So expensive frames that only some leave within a window.
+    #[test]
+    fn a_worker_that_is_behind_by_more_than_a_window_says_so_by_a_few_frames() {
+        for (after_ns, late_ns, expected) in [
+            (LENGTH_NS, LENGTH_NS, Some(1)),
+            (LENGTH_NS, LENGTH_NS / 2, None),
+            (16 * LENGTH_NS, 15 * LENGTH_NS, Some(15)),
+            (3_600 * LENGTH_NS, 2 * LENGTH_NS, Some(2)),
+            (3_600 * LENGTH_NS, LENGTH_NS / 2, None),
+        ] {
+            let mut window = Window::new(0);
+            (0..10 * LEAST).for_each(|_| window.step(0, 10 * MS, 1));
+            (1..LEAST_BEHIND).for_each(|_| window.frame(late_ns));
+            assert_eq!(window.clone().close(after_ns), None, "readers may have stopped");
+            window.frame(late_ns);
+            let late = window.close(after_ns);
+            let lasted_s = late.map(|late| (late.lasted_ns as f64 / LENGTH_NS as f64).round() as u64);
+            // Of idle time before it nobody can say that it was late.
+            assert_eq!(lasted_s, expected, "{late_ns} after {after_ns}");
+        }
+    }
+
+    #[test]
+    fn so_few_frames_need_not_come_within_one_window() {
+        let mut window = Window::new(0);
+        for second in 1..LEAST_BEHIND {
+            window.frame(10 * LENGTH_NS);
+            assert_eq!(window.close(5 * second * LENGTH_NS), None);
+        }
+        window.frame(10 * LENGTH_NS);
+        assert!(window.close(5 * LEAST_BEHIND * LENGTH_NS).is_some());
     }
 
     #[test]
