@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{Router, wait_for};
+use crate::common::{Router, Worker, wait_for};
 
 /// How long what is not waited for may take all the same: a second, and what a busy machine adds.
 const SOON: Duration = Duration::from_secs(5);
@@ -92,7 +92,10 @@ fn a_file_that_hangs_does_not_hold_up_the_end() {
         std::fs::write(&new, "seed = 1\n").expect("written");
         std::fs::rename(new, &path).expect("renamed");
         let args = ["--config", path.to_str().expect("UTF-8"), "--shutdown-pause-secs", pause];
-        let mut router = Router::start(&[], &args);
+        // Without one it would not be ready either.
+        let worker = Worker::fixed("{}");
+        let mut router = Router::start(&[worker.url()], &args);
+        assert_eq!(router.get("/readiness").status(), 200);
         hang(&path);
         router.signal("HUP");
         let mut reader = hold_reader(&path);
