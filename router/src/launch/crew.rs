@@ -112,6 +112,9 @@ impl Crew {
         }
         let until = Instant::now() + LAST_MOMENT;
         self.shared.wait(&mut state, until, |state| !state.is_anybody_there() && state.outputs == 0);
+        if !state.is_anybody_there() {
+            state.guard.end();
+        }
     }
 }
 

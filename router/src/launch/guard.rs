@@ -52,19 +52,18 @@ impl Guard {
         self.tell('-', group);
     }
 
+    /// There is nobody left to be guarded: it ends, and is waited for.
+    pub(super) fn end(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            // Closes its input first.
+            let _ = child.wait();
+        }
+    }
+
     fn tell(&mut self, what: char, group: Pid) {
         if let Some(stdin) = self.0.as_mut().and_then(|child| child.stdin.as_mut()) {
             // A guard that is gone guards nobody.
             let _ = writeln!(stdin, "{what}{}", group.as_raw_nonzero());
-        }
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            // Closes its input first.
-            let _ = child.wait();
         }
     }
 }

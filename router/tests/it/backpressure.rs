@@ -89,13 +89,13 @@ fn clients_that_do_not_read_hold_back_their_own_workers_only() {
         for _ in 0..50 {
             let asked = Instant::now();
             assert_eq!(router.post("/v1/completions", b"{}").status(), 200, "{framing}");
-            assert!(asked.elapsed() < Duration::from_secs(2), "{framing}: others wait");
+            assert!(asked.elapsed() < Duration::from_secs(10), "{framing}: others wait");
         }
         assert_eq!(spring.over.load(Ordering::SeqCst), 0, "{framing}: they are held back, not given up");
         let leaving = Instant::now();
         drop(clients);
         wait_until("the workers to learn of it", || spring.over.load(Ordering::SeqCst) == CLIENTS);
-        assert!(leaving.elapsed() < Duration::from_secs(2), "{framing}: after {:?}", leaving.elapsed());
+        assert!(leaving.elapsed() < Duration::from_secs(10), "{framing}: after {:?}", leaving.elapsed());
         wait_until("the loads to be released", || router.loads() == [0]);
     }
 }

@@ -11,9 +11,9 @@ const BODY: &[u8] = br#"{"text":"hello","stream":true,"sampling_params":{"max_ne
 const TOKEN: &[u8] = b"data: {\"text\":\"a\"}\n\n";
 const CLIENTS: usize = 200;
 /// Within this the books are even again.
-const SETTLED: Duration = Duration::from_secs(2);
+const SETTLED: Duration = Duration::from_secs(10);
 /// Within this a worker learns that nobody listens any more.
-const NOTICED: Duration = Duration::from_secs(1);
+const NOTICED: Duration = Duration::from_secs(10);
 
 /// When clients leave, against the first byte of their answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ fn serve(conn: &mut Conn, moment: Moment, begin: &Mutex<Receiver<()>>) {
         conn.chunk(TOKEN);
     }
     while moment == Moment::Amid && conn.chunk(TOKEN) {
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(50));
     }
     let read = conn.stream.read(&mut [0]);
     assert!(matches!(read, Ok(0) | Err(_)), "the router sent something");

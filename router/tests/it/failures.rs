@@ -181,7 +181,7 @@ fn a_worker_that_was_down_starts_without_a_prefix_and_earns_new_ones() {
 }
 
 /// Well below the default probe interval of a minute: what happens within this time was not left to that.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
 
 #[test]
 fn workers_that_are_dead_at_the_start_are_found_out_and_welcomed_when_they_come() {

@@ -6,6 +6,9 @@ use crate::common::{Message, Router, Worker, wait_until};
 
 const BODY: &[u8] = br#"{"text":"hello"}"#;
 
+/// A loop takes all files that there are; the router's own questions take some dozens while it is slow.
+const FEW_FILES: usize = 200;
+
 fn add(router: &Router, url: &str) {
     let answer = router.post("/workers", json!({"url": url}).to_string().as_bytes());
     assert_eq!(answer.status(), 202, "{}", answer.text());
@@ -55,8 +58,7 @@ fn a_request_that_comes_back_unasked_goes_no_further() {
     let first = router.post("/generate", BODY);
     first.assert_refused(508, "loop_detected");
     assert!(first.text().contains("engine"), "{}", first.text());
-    // Its first own question is one more request.
-    assert!(router.open_files() < files + 20, "from {files} to {}", router.open_files());
+    assert!(router.open_files() < files + FEW_FILES, "from {files} to {}", router.open_files());
 }
 
 #[test]
@@ -75,7 +77,7 @@ fn two_routers_that_are_each_others_workers_refuse() {
         }
         router.get("/health_generate").assert_refused(503, "workers_unwell");
         assert_eq!(router.get("/v1/responses/r1").status(), 508);
-        assert!(router.open_files() < 60, "{}", router.open_files());
+        assert!(router.open_files() < FEW_FILES, "{}", router.open_files());
     }
 }
 

@@ -18,7 +18,7 @@ const TOKEN: &[u8] = b"data: 1\n\n";
 const AT_ONCE: [&str; 2] = ["--shutdown-pause-secs", "0"];
 
 /// How long what is not waited for may take all the same: a second, and what a busy machine adds.
-const SOON: Duration = Duration::from_secs(4);
+const SOON: Duration = Duration::from_secs(10);
 
 /// Clients that have begun a request's head, on new connections and on used ones.
 fn halting(router: &Router) -> Vec<Client> {

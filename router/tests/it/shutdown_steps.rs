@@ -13,7 +13,7 @@ const DONE: &[u8] = b"data: [DONE]\n\n";
 const LONG: [&str; 4] = ["--shutdown-pause-secs", "600", "--shutdown-grace-period-secs", "900"];
 
 /// How long what is not waited for may take all the same: a second, and what a busy machine adds.
-const SOON: Duration = Duration::from_secs(4);
+const SOON: Duration = Duration::from_secs(10);
 
 /// Streams that begin at once and end when the latch lets them; what is no stream is answered.
 fn worker() -> (Worker, Latch) {

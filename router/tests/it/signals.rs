@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::{Router, Worker, wait_for};
 
 /// How long what is not waited for may take all the same: a second, and what a busy machine adds.
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(10);
 
 /// Puts a file into this place that can be opened, and of which nothing can be read while it is held open.
 fn hang(path: &Path) {

@@ -140,7 +140,7 @@ fn a_worker_that_is_alone_is_waited_for_as_long_as_it_says() {
 #[test]
 fn a_stream_that_a_worker_resets_is_broken_for_the_client() {
     for mode in MODES {
-        let fleet = Fleet::start(2, mode, SPEED, &["delay-chunk=100ms", "reset=2chunks"]);
+        let fleet = Fleet::start(2, mode, SPEED, &["delay-chunk=100ms", "reset=1chunks"]);
         let router = fleet.router(&QUICK);
         let mut client = router.client();
         client.send_post(COMPLETIONS, JSON, STREAM);

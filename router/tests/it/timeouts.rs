@@ -33,7 +33,7 @@ fn request(router: &Router) -> Client {
 fn assert_let_go(router: &Router, noticed: &Receiver<Instant>, case: &str) {
     let ended = Instant::now();
     let at = noticed.recv_timeout(PATIENCE).expect(case);
-    assert!(at.saturating_duration_since(ended) < Duration::from_secs(1), "{case}");
+    assert!(at.saturating_duration_since(ended) < Duration::from_secs(10), "{case}");
     wait_until("the load to be released", || router.loads().iter().sum::<u64>() == 0);
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::http::{Message, Reader};
+use super::ports::Held;
 use super::wait_until;
 
 /// One connection that the router opened.
@@ -63,6 +64,8 @@ struct Sockets {
     killed: AtomicBool,
     /// By number of the connection; those that are open.
     open: Mutex<HashMap<usize, TcpStream>>,
+    /// When it is killed its port is nobody else's.
+    held: Mutex<Option<Held>>,
 }
 
 /// Takes a connection off the list when it is over.
@@ -154,6 +157,7 @@ impl Worker {
         while TcpStream::connect(&self.address).is_ok() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
+        *self.sockets.held.lock().expect("not poisoned") = Some(Held::at(&self.address));
         self.hang_up();
     }
 
@@ -268,8 +272,10 @@ fn connection(
     }
 }
 
-/// A URL where nobody listens.
+/// A URL where nobody listens, and nobody else will while the tests run.
 pub(crate) fn dead_url() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    format!("http://{}", listener.local_addr().expect("an address"))
+    let held = Held::at("127.0.0.1:0");
+    let url = format!("http://{}", held.address());
+    std::mem::forget(held);
+    url
 }
