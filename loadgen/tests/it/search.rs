@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::program::{Bench, Ended, checked_by_the_router, read_by_the_router, until, wait};
 use crate::support::root;
 
-/// Goodput is highest at a threshold of 0.2, by a grid with 50 seeds; the present one is 0.9.
+/// Goodput is highest at a threshold of 0.25, by a grid with 400 seeds; the present one is 0.9.
 const SPREAD: &str = include_str!("../../../scripts/performance/tune.toml");
 
 /// The same where nothing is shared.
@@ -220,7 +220,7 @@ fn tune_finds_the_known_best_threshold_and_the_router_reads_it() {
         let (ended, found) = tune(&bench, SPREAD, seed);
         assert_eq!(found["verdict"], "change", "{found:#}");
         let threshold = found["best"]["params"]["cache_threshold"].as_f64().unwrap();
-        assert!((threshold - 0.2).abs() < 0.1 + 1e-9, "seed {seed}: {threshold}");
+        assert!((threshold - 0.25).abs() < 0.05 + 1e-9, "seed {seed}: {threshold}");
         let low = found["gain_interval"][0].as_f64().unwrap();
         assert!(low > 0.5, "three times the goodput of the present 0.9: {found:#}");
         let flags = format!("recommended: --policy cache_aware --cache-threshold {threshold}\n");
