@@ -30,7 +30,8 @@ pub struct Options {
 
 /// Does what was asked.
 pub(super) fn execute(options: &Options) -> Result<Exit, Failure> {
-    refuse_input(&options.json, "one of the recordings", &options.files)?;
+    let read: Vec<PathBuf> = options.files.iter().flat_map(|path| decisions::kept(path)).collect();
+    refuse_input(&options.json, "one of the recordings", &read)?;
     let change = Change { policy: options.policy.clone(), set: options.set.clone() };
     let replayed = decisions::replay(&options.files, &change).map_err(Failure::usage)?;
     say(&replayed);

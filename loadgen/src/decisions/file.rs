@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use router::record::line::{Header, Line, VERSION};
@@ -29,6 +29,9 @@ struct Source {
     is_cut: bool,
 }
 
+/// Bytes of a first line beyond which it is no header.
+const LONGEST_HEADER: u64 = 1 << 20;
+
 const REMEDY: &str = "give a file that `router --record-trace` wrote";
 
 impl Recording {
@@ -38,13 +41,10 @@ impl Recording {
     /// # Errors
     /// One cannot be read or is no recording of this version; or they do not follow one another.
     pub fn open(paths: &[PathBuf]) -> Result<Self, ReplayError> {
-        let mut files = paths.iter().map(|path| Source::open(path)).collect::<Result<Vec<_>, _>>()?;
-        if let [(header, source)] = &files[..] {
-            let other = beside(&source.path).and_then(|path| Source::open(&path).ok());
-            files.extend(other.filter(|(other, _)| {
-                header.start_unix_ms == other.start_unix_ms && header.part.abs_diff(other.part) == 1
-            }));
-        }
+        let mut files = match paths {
+            [path] => both(path)?,
+            paths => paths.iter().map(|path| Source::open(path)).collect::<Result<Vec<_>, _>>()?,
+        };
         files.sort_by_key(|(header, _)| header.part);
         for pair in files.windows(2) {
             follows(&pair[0], &pair[1])?;
@@ -91,6 +91,31 @@ impl Recording {
     }
 }
 
+/// The files that are read where `path` is given, in their order: those of a recording that its router keeps, or what is there
+/// if it is none.
+#[must_use]
+pub fn kept(path: &Path) -> Vec<PathBuf> {
+    // Of a pipe nothing may be read twice.
+    let files = if path.is_file() { both(path).unwrap_or_default() } else { Vec::new() };
+    if files.len() < 2 {
+        return vec![path.to_owned()];
+    }
+    files.into_iter().map(|(_, source)| source.path).collect()
+}
+
+/// The recording at `path`, and the other file that its router keeps where it belongs to it; in their order.
+fn both(path: &Path) -> Result<Vec<(Header, Source)>, ReplayError> {
+    let given = Source::open(path)?;
+    let other = beside(path).filter(|path| path.is_file()).and_then(|path| Source::open(&path).ok());
+    let belongs = |(other, _): &(Header, Source)| {
+        given.0.start_unix_ms == other.start_unix_ms && given.0.part.abs_diff(other.part) == 1
+    };
+    let other = other.filter(belongs);
+    let mut files: Vec<_> = std::iter::once(given).chain(other).collect();
+    files.sort_by_key(|(header, _)| header.part);
+    Ok(files)
+}
+
 /// The other file that a router keeps.
 fn beside(path: &Path) -> Option<PathBuf> {
     const ASIDE: &str = ".1";
@@ -127,7 +152,7 @@ impl Source {
         let failed = |error| ReplayError::File { path: path.to_owned(), error };
         let mut lines = BufReader::with_capacity(1 << 16, File::open(path).map_err(failed)?);
         let mut text = Vec::new();
-        lines.read_until(b'\n', &mut text).map_err(failed)?;
+        lines.by_ref().take(LONGEST_HEADER).read_until(b'\n', &mut text).map_err(failed)?;
         let source = Self { path: path.to_owned(), lines, read: 1, known: 0, is_cut: false };
         let header: Header = serde_json::from_slice(&text)
             .map_err(|error| source.wrong(1, format!("this is no header of a recording ({error})")))?;
@@ -164,5 +189,52 @@ impl Source {
 
     fn wrong(&self, line: u64, problem: String) -> ReplayError {
         ReplayError::Line { path: self.path.clone(), line, problem, remedy: REMEDY }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A header; `start` and `part` are what it says.
+    fn header(start: u64, part: u64) -> String {
+        let named = r#"{"name":"random","options":{}}"#;
+        let policies = format!(r#"{{"regular":{named},"prefill":{named},"decode":{named}}}"#);
+        format!(
+            r#"{{"router_trace":1,"part":{part},"restated":0,"version":"0","start_unix_ms":{start},"seed":1,"bookings":0,"policies":{policies},"load_poll_interval_ns":1,"breaker":null,"warm_up":null,"pairing":{{"decode_dispatch_limit":null,"prefer":true,"least_uncached_tokens":0}},"pieces":{{"head":16384,"short":16,"long":64}}}}"#
+        ) + "\n"
+    }
+
+    #[test]
+    fn the_other_file_is_read_only_where_it_belongs_to_the_recording() {
+        for (aside, is_one) in [
+            (header(9, 3), true),
+            (header(8, 3), false),
+            (header(9, 2), false),
+            (header(9, 4), false),
+            ("something else\n".to_owned(), false),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let [now, before] = ["t", "t.1"].map(|name| directory.path().join(name));
+            std::fs::write(&now, header(9, 4)).unwrap();
+            std::fs::write(&before, &aside).unwrap();
+            let both = vec![before.clone(), now.clone()];
+            for given in [&now, &before] {
+                let expected = if is_one { both.clone() } else { vec![given.clone()] };
+                assert_eq!(kept(given), expected, "{aside}");
+            }
+            let opened = Recording::open(std::slice::from_ref(&now)).unwrap();
+            assert_eq!(opened.header().part, if is_one { 3 } else { 4 }, "{aside}");
+        }
+    }
+
+    #[test]
+    fn a_recording_of_another_version_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t");
+        std::fs::write(&path, header(9, 0).replace("\"router_trace\":1", "\"router_trace\":2")).unwrap();
+        let error = Recording::open(std::slice::from_ref(&path)).unwrap_err().to_string();
+        assert!(error.contains("t:1: the format has version 2, known is 1"), "{error}");
+        assert_eq!(kept(&path), [path]);
     }
 }

@@ -35,8 +35,10 @@ pub(super) struct Machine {
     is_led: bool,
     pieces: Pieces,
     looks: BTreeMap<u64, Looked>,
-    /// By the recorded leases.
+    /// What is in flight, by the recorded leases.
     legs: HashMap<u64, Vec<Leg>>,
+    /// What has completed: the decode leg of a pair may tell later what its prefill worker found.
+    ended: BTreeMap<u64, Leg>,
     tally: Tally,
 }
 
@@ -75,6 +77,7 @@ impl Machine {
             pieces: header.pieces,
             looks: BTreeMap::new(),
             legs: HashMap::new(),
+            ended: BTreeMap::new(),
             tally,
         };
         machine.want_index();
@@ -84,6 +87,12 @@ impl Machine {
     /// What came of it; `is_cut`: it ended within a line.
     pub(super) fn end(self, is_cut: bool) -> Replayed {
         self.tally.end(is_cut)
+    }
+
+    /// Legs that have not ended.
+    #[cfg(test)]
+    pub(super) fn in_flight(&self) -> usize {
+        self.router.in_flight()
     }
 
     /// Hears a line.
@@ -314,22 +323,25 @@ impl Machine {
 
     /// What another worker has found in its cache says nothing of ours.
     fn cached(&mut self, t: u64, lease: u64, tokens: u64) {
-        let leg = self.legs.get(&lease).and_then(|legs| legs.first());
+        let leg = self.legs.get(&lease).and_then(|legs| legs.first()).or_else(|| self.ended.get(&lease));
         if let Some(leg) = leg.filter(|leg| leg.is_same) {
             self.router.told_cached(t, &leg.assignment, tokens);
         }
     }
 
     fn finish(&mut self, t: u64, lease: u64, outcome: Outcome) {
-        for leg in self.legs.get(&lease).cloned().unwrap_or_default() {
+        let legs = self.legs.remove(&lease).unwrap_or_default();
+        for leg in &legs {
             self.router.finish(t, leg.assignment.lease, outcome);
             if !self.is_identity && matches!(outcome, Outcome::Failed | Outcome::Refused) {
                 self.withdraw(leg.look, leg.role);
             }
         }
-        // The decode leg of a pair may tell later what its prefill worker found.
-        if outcome != Outcome::Completed || self.legs.len() > MOST_LOOKS {
-            self.legs.remove(&lease);
+        if let (Outcome::Completed, Some(leg)) = (outcome, legs.first()) {
+            self.ended.insert(lease, *leg);
+            while self.ended.len() > MOST_LOOKS {
+                self.ended.pop_first();
+            }
         }
     }
 
@@ -361,7 +373,7 @@ fn scopes(look: &Look) -> Scopes {
     PerRole::of(|role| look.scopes.get(role).map(ScopeId))
 }
 
-fn load(report: Report) -> LoadReport {
+pub(super) fn load(report: Report) -> LoadReport {
     let Report { total_tokens, running, waiting, token_usage } = report;
     LoadReport { total_tokens, running, waiting, token_usage }
 }

@@ -15,13 +15,15 @@ mod oracle;
 mod policies;
 mod prompt;
 mod settled;
+#[cfg(test)]
+mod sweep;
 mod tally;
 #[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;
 
-pub use file::Recording;
+pub use file::{Recording, kept};
 use machine::Machine;
 pub use policies::Change;
 pub use settled::Settled;

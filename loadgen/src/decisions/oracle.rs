@@ -15,15 +15,19 @@ use super::prompt::Prompt;
 const WORKERS: u64 = 4;
 
 /// Random numbers.
-struct Draw(u64);
+pub(super) struct Draw(u64);
 
 impl Draw {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(mix(seed))
+    }
+
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(1);
         mix(self.0) % end
     }
 
-    fn of<T: Copy>(&mut self, some: &[T]) -> T {
+    pub(super) fn of<T: Copy>(&mut self, some: &[T]) -> T {
         some[self.below(some.len() as u64) as usize]
     }
 }
@@ -137,7 +141,7 @@ impl Pair {
 
 /// How many lookups gave the same, and how many did not; and how many characters had to make room.
 fn run(seed: u64, is_same: bool) -> ([usize; 2], u64) {
-    let mut draw = Draw(mix(seed));
+    let mut draw = Draw::new(seed);
     // With little memory it is the trees' shapes that decide what goes; so nothing may be left there that is nobody's.
     let is_narrow = seed.is_multiple_of(3);
     let max_tree_bytes = if is_narrow { 20_000 + draw.below(60_000) } else { 1 << 40 };

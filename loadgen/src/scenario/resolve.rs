@@ -11,6 +11,7 @@ use super::error::ScenarioError;
 use super::section::{Field, Section};
 use super::slo::{self, Judged};
 use super::{Fingerprint, Scenario, arrival, faults::Faults, fleet, horizon, router, target, workload};
+use crate::decisions;
 use crate::run::World;
 use crate::trace::{self, Grid, Trace, TraceError};
 
@@ -170,7 +171,7 @@ impl<'a> Resolver<'a> {
             };
             Contents::of(path).map_err(failed)
         };
-        files.map(of).collect()
+        files.flat_map(decisions::kept).map(|path| of(&path)).collect()
     }
 
     /// The trace at `path`.

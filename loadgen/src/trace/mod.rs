@@ -29,12 +29,15 @@ mod sample;
 mod tests;
 
 use std::path::Path;
+use std::sync::Arc;
 
 pub use error::TraceError;
 pub use format::Format;
 pub use grid::Grid;
 pub(crate) use grid::ROUNDING_NS;
 pub use rows::{Counts, Rows};
+
+use crate::decisions;
 
 /// How a trace is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,13 +99,14 @@ pub struct Row {
     pub think_ns: Option<u64>,
 }
 
-/// Opens the trace at `path`; the rows are read as they are asked for.
+/// Opens the trace at `path`; the rows are read as they are asked for. Of a router's recording both files are read that it keeps.
 ///
 /// # Errors
 /// The file cannot be read, or is of no known format.
 pub fn open(path: &Path, options: &Options) -> Result<Rows, TraceError> {
-    let (source, read) = source::open(path)?;
-    Rows::new(source, read, &path.display().to_string(), options)
+    let (files, read) = (decisions::kept(path), Arc::default());
+    let sources = files.iter().map(|path| source::open(path, &read)).collect::<Result<_, _>>()?;
+    Rows::new(sources, read, files, options)
 }
 
 /// Reads the trace at `path`.

@@ -1,5 +1,9 @@
 //! The rows of a trace, one at a time, whatever its format.
 
+use std::collections::VecDeque;
+use std::fmt::Display;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,6 +28,11 @@ pub(super) trait Reader {
 
     /// What was left out so far because it is no request.
     fn left_out(&self) -> u64 {
+        0
+    }
+
+    /// How many of its files have been read to their ends.
+    fn ended_files(&self) -> usize {
         0
     }
 }
@@ -61,7 +70,7 @@ pub struct Counts {
 
 /// The rows of a trace as they are read: ordered by time, at least one. Nothing comes after an error.
 pub struct Rows {
-    name: String,
+    files: Vec<PathBuf>,
     format: Format,
     reader: Box<dyn Reader>,
     skip_bad: u64,
@@ -74,24 +83,25 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// The rows of `source`, which is called `name` in messages; `read` counts its bytes.
+    /// The rows of `sources`, at least one, which are those of `files`; `read` counts their bytes.
     pub(super) fn new(
-        source: Source,
+        mut sources: VecDeque<Source>,
         read: Arc<AtomicU64>,
-        name: &str,
+        files: Vec<PathBuf>,
         options: &Options,
     ) -> Result<Self, TraceError> {
-        let (head, source) = source::head(source).map_err(TraceError::File)?;
+        let first = sources.pop_front().unwrap_or_else(|| Box::new(io::empty()));
+        let (head, source) = source::head(first).map_err(TraceError::File)?;
         let format = match options.format {
             Some(format) => format,
             None => detect::format(&head).map_err(|(problem, remedy)| {
-                TraceError::Row(ScenarioError::at(format_args!("{name}:1"), problem, remedy))
+                TraceError::Row(ScenarioError::at(format_args!("{}:1", name(&files, 0)), problem, remedy))
             })?,
         };
         Ok(Self {
-            name: name.to_owned(),
+            files,
             format,
-            reader: formats::reader(format, source),
+            reader: formats::reader(format, source, sources),
             skip_bad: options.skip_bad,
             most: options.most,
             counts: Counts::default(),
@@ -106,6 +116,12 @@ impl Rows {
     #[must_use]
     pub fn format(&self) -> Format {
         self.format
+    }
+
+    /// The files that are read, in their order.
+    #[must_use]
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// Tokens per block; known once a row has been read.
@@ -132,7 +148,7 @@ impl Rows {
         self.first_skipped.as_deref()
     }
 
-    /// Bytes of the file that have been read.
+    /// Bytes of the files that have been read.
     #[must_use]
     pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
@@ -177,7 +193,11 @@ impl Rows {
             0 => problem,
             skipped => format!("{problem} (and {skipped} bad rows before it)"),
         };
-        ScenarioError::at(format_args!("{}:{line}", self.name), problem, remedy)
+        ScenarioError::at(
+            format_args!("{}:{line}", name(&self.files, self.reader.ended_files())),
+            problem,
+            remedy,
+        )
     }
 
     fn empty(&self) -> TraceError {
@@ -185,9 +205,13 @@ impl Rows {
             0 => "the trace is empty".to_owned(),
             without => format!("none of the {without} rows is a request"),
         };
-        let place = format!("{}:1", self.name);
+        let place = format!("{}:1", name(&self.files, self.reader.ended_files()));
         TraceError::Row(ScenarioError::at(place, problem, "it needs one row per request"))
     }
+}
+
+fn name(files: &[PathBuf], at: usize) -> impl Display {
+    files.get(at).map(|path| path.display().to_string()).unwrap_or_default()
 }
 
 impl Iterator for Rows {

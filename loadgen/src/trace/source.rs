@@ -21,12 +21,11 @@ const HEAD: usize = 256 << 10;
 /// Where a trace comes from.
 pub(super) type Source = Box<dyn BufRead + Send>;
 
-/// Opens the file at `path`; also, how many bytes of it have been read.
-pub(super) fn open(path: &Path) -> Result<(Source, Arc<AtomicU64>), TraceError> {
+/// Opens the file at `path`; `read` counts the bytes that have been read.
+pub(super) fn open(path: &Path, read: &Arc<AtomicU64>) -> Result<Source, TraceError> {
     let file = input::open(path).map_err(TraceError::File)?;
-    let read = Arc::new(AtomicU64::new(0));
-    let counted = Counted { file, read: Arc::clone(&read) };
-    Ok((Box::new(BufReader::with_capacity(1 << 16, counted)), read))
+    let counted = Counted { file, read: Arc::clone(read) };
+    Ok(Box::new(BufReader::with_capacity(1 << 16, counted)))
 }
 
 struct Counted {

@@ -8,8 +8,8 @@ use super::*;
 use crate::scenario::ScenarioError;
 
 pub(super) fn rows_of(options: &Options, text: &str) -> Result<Rows, String> {
-    let source = Box::new(std::io::Cursor::new(text.to_owned().into_bytes()));
-    Rows::new(source, Arc::default(), "t", options).map_err(|error| error.to_string())
+    let source: source::Source = Box::new(std::io::Cursor::new(text.to_owned().into_bytes()));
+    Rows::new([source].into(), Arc::default(), vec!["t".into()], options).map_err(|error| error.to_string())
 }
 
 pub(super) fn read_with(options: &Options, text: &str) -> Result<Trace, String> {

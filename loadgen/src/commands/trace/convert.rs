@@ -56,8 +56,9 @@ pub(super) fn write(
     to: Written,
     names: Names,
 ) -> Result<Converted, Failure> {
-    refuse_input([out], "the trace itself", [&input.file])?;
-    let progress = Progress::of(&input.file);
+    refuse_input([out], "the trace itself", rows.files())?;
+    input.tell_other(&rows);
+    let progress = Progress::of(rows.files());
     let mut converted = None;
     let written = write_whole(out, |file| {
         converted = Some(convert::convert(rows, file, to, names, |bytes| progress.set(bytes))?);

@@ -31,10 +31,10 @@ pub(super) struct Options {
 /// Shows what the trace is like.
 pub(super) fn execute(options: &Options) -> Result<Exit, Failure> {
     let Options { input, json, kv_tokens, workers } = options;
-    refuse_input(json, "the trace itself", [&input.file])?;
     let fleet = kv_tokens.map(|kv_tokens| Fleet { kv_tokens, workers: workers.unwrap_or(1) });
     let rows = input.open()?;
-    let progress = Progress::of(&input.file);
+    refuse_input(json, "the trace itself", rows.files())?;
+    let progress = Progress::of(rows.files());
     let info = info::analyse(rows, &input.file.display().to_string(), fleet, |bytes| progress.set(bytes));
     progress.done();
     let info = info.map_err(|error| input.failure(error))?;

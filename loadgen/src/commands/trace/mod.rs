@@ -70,6 +70,14 @@ impl Input {
         Failure::usage(error.at(self.file.display(), "give the path of a trace"))
     }
 
+    /// Says which file is read besides the one that was given.
+    fn tell_other(&self, rows: &Rows) {
+        for other in rows.files().iter().filter(|path| **path != self.file) {
+            let (given, other) = (self.file.display(), other.display());
+            note(format_args!("loadgen: {given} and {other} are read together: they are one recording"));
+        }
+    }
+
     /// Says what was passed over.
     fn tell_skipped(&self, Converted { counts, first_skipped, .. }: &Converted) {
         if let Some(first) = first_skipped {

@@ -1,8 +1,8 @@
-//! Progress through a big file, on standard error.
+//! Progress through big files, on standard error.
 
 use std::cell::Cell;
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -16,7 +16,7 @@ const REDRAWS_PER_SECOND: u8 = 10;
 /// Where there is no terminal, a line is printed this often.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Shows how much of a file has been read.
+/// Shows how much of them has been read.
 pub(super) enum Progress {
     Nothing,
     Bar(ProgressBar),
@@ -24,14 +24,15 @@ pub(super) enum Progress {
 }
 
 impl Progress {
-    /// For the file at `path`.
-    pub(super) fn of(path: &Path) -> Self {
-        let total = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    /// For these files, one after the other.
+    pub(super) fn of(files: &[PathBuf]) -> Self {
+        let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let total = files.iter().map(size).sum();
         if total < BIG_BYTES {
             return Self::Nothing;
         }
         if !std::io::stderr().is_terminal() {
-            let name = path.display().to_string();
+            let name = files.last().map_or_else(String::new, |path| path.display().to_string());
             return Self::Lines { name, total, last: Cell::new(Instant::now()) };
         }
         let bar = ProgressBar::with_draw_target(

@@ -1,11 +1,12 @@
 //! What `router --record-trace` writes (`docs/router-trace.md`): a row for each request that was answered, at the time it came.
 //! Requests end in another order than they come in, so all rows are read before the first is given. A last line that is cut is
-//! passed over: the router was killed, or is still writing.
+//! passed over: the router was killed, or is still writing. A recording may go on in other files; what these say again of the ones
+//! before is about workers, not about requests.
 //!
 //! Lengths of prompts are the router's own estimates, four characters a token, as the blocks are cut from the same characters;
 //! what an engine has counted would not fit them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::vec::IntoIter;
 
 use ::router::record::line::{Kind, Line, Look, Pieces, Request};
@@ -31,10 +32,13 @@ const MOST_LOOKS: usize = 1 << 16;
 /// Reads recordings of the router.
 pub(super) struct Router {
     lines: Lines,
+    later: VecDeque<Source>,
+    /// Of this file.
     pieces: Option<Pieces>,
     asked: BTreeMap<u64, Asked>,
     rows: Rows,
     left_out: u64,
+    ended_files: usize,
 }
 
 /// The rows, before and after the end of the file.
@@ -57,12 +61,21 @@ struct Asked {
 }
 
 impl Router {
-    pub(super) fn new(source: Source) -> Self {
-        let rows = Rows::Read(Vec::new());
-        Self { lines: Lines::new(source), pieces: None, asked: BTreeMap::new(), rows, left_out: 0 }
+    /// `later` are the files in which the recording goes on.
+    pub(super) fn new(source: Source, later: VecDeque<Source>) -> Self {
+        let (lines, asked, rows) = (Lines::new(source), BTreeMap::new(), Rows::Read(Vec::new()));
+        Self { lines, later, pieces: None, asked, rows, left_out: 0, ended_files: 0 }
     }
 
-    /// Reads one line; false at the end.
+    /// Goes on with the next file; false behind the last one.
+    fn next_file(&mut self) -> bool {
+        let Some(source) = self.later.pop_front() else { return false };
+        (self.lines, self.pieces) = (Lines::new(source), None);
+        self.ended_files += 1;
+        true
+    }
+
+    /// Reads one line; false at the end of the file.
     fn take_line(&mut self) -> Result<bool, Fault> {
         let Some((number, text)) = self.lines.next()? else { return Ok(false) };
         let Some(pieces) = self.pieces else {
@@ -110,7 +123,7 @@ impl Reader for Router {
         loop {
             match &mut self.rows {
                 Rows::Given(rows) => return Ok(rows.next()),
-                Rows::Read(_) => while self.take_line()? {},
+                Rows::Read(_) => while self.take_line()? || self.next_file() {},
             }
             if let Rows::Read(rows) = &mut self.rows {
                 rows.sort_by_key(|row| row.at_ns);
@@ -125,6 +138,10 @@ impl Reader for Router {
 
     fn left_out(&self) -> u64 {
         self.left_out
+    }
+
+    fn ended_files(&self) -> usize {
+        self.ended_files
     }
 }
 
@@ -216,7 +233,7 @@ mod tests {
 
     fn read(lines: &[String]) -> (Vec<Row>, u64) {
         let text = format!("{HEAD}\n{}\n", lines.join("\n"));
-        let mut reader = Router::new(Box::new(Cursor::new(text.into_bytes())));
+        let mut reader = Router::new(Box::new(Cursor::new(text.into_bytes())), VecDeque::new());
         let mut rows = Vec::new();
         while let Some(row) = reader.next(&Place::default()).unwrap() {
             rows.push(row);
@@ -246,5 +263,48 @@ mod tests {
         let (rows, _) = read(&[look(1, 64, "0001000200030009"), end(1, 1, 200)]);
         let (others, _) = read(&[look(1, 64, "0001000200030004"), end(1, 1, 200)]);
         assert_ne!(rows[0].blocks, others[0].blocks);
+    }
+
+    #[test]
+    fn a_request_may_end_in_the_next_file_and_mistakes_are_placed_there() {
+        let first = format!("{HEAD}\n{}\n{}", look(1, 64, "0001000200030004"), r#"{"e":"ti"#);
+        let later = |end: &str| format!("{HEAD}\n{end}\n");
+        let read = |later: String| {
+            let [first, later] =
+                [first.clone(), later].map(|text| -> Source { Box::new(Cursor::new(text.into_bytes())) });
+            Router::new(first, [later].into())
+        };
+        let mut reader = read(later(&end(1, 5, 200)));
+        assert_eq!(reader.next(&Place::default()).unwrap().unwrap().at_ns, 5);
+        let mut reader = read(later("{}"));
+        let fault = reader.next(&Place::default()).unwrap_err();
+        assert!(matches!(fault, Fault::Bad { line: 2, .. }) && reader.ended_files() == 1, "{fault:?}");
+    }
+
+    #[test]
+    fn sessions_are_keys_and_a_block_is_named_by_all_before_it() {
+        let plan =
+            |n: u64, key: &str| format!(r#"{{"e":"plan","n":{n},"t":1,"tokens":9,"key":"{key}","legs":[]}}"#);
+        let same = "0005000600070008";
+        let (one, other) = (format!("0001000200030004{same}"), format!("0001000200030009{same}"));
+        let lines = [
+            [look(1, 128, &one), plan(1, "ab"), end(1, 1, 200)],
+            [look(2, 128, &other), plan(2, "ab"), end(2, 2, 200)],
+            [look(3, 128, &one), plan(3, ""), end(3, 3, 200)],
+        ];
+        let (rows, _) = read(&lines.concat());
+        assert!(rows[0].session.is_some() && rows[0].session == rows[1].session);
+        assert_eq!(rows[2].session, None, "a blank key is none");
+        assert_eq!(rows[0].blocks, rows[2].blocks);
+        assert_ne!(rows[0].blocks[1], rows[1].blocks[1], "the same piece behind another beginning");
+    }
+
+    #[test]
+    fn another_version_is_refused() {
+        let text = HEAD.replace("\"router_trace\":1", "\"router_trace\":2");
+        let mut reader = Router::new(Box::new(Cursor::new(text.into_bytes())), VecDeque::new());
+        let fault = reader.next(&Place::default()).unwrap_err();
+        let Fault::Lost { line: 1, mistake: (problem, _) } = fault else { panic!("{fault:?}") };
+        assert!(problem.contains("version 2"), "{problem}");
     }
 }

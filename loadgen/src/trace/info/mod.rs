@@ -34,6 +34,9 @@ pub struct TraceInfo {
     pub schema: u32,
     /// The file.
     pub file: String,
+    /// The other file of the same recording that was read with it; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_file: Option<String>,
     /// The name of the format.
     pub format: &'static str,
     /// What a file of this format looks like.
@@ -106,6 +109,7 @@ impl Analysis {
         TraceInfo {
             schema: SCHEMA,
             file: file.to_owned(),
+            other_file: None,
             format: format.label(),
             looks: format.looks(),
             rows: counts.rows,
@@ -146,5 +150,7 @@ pub fn analyse(
     }
     let analysis = analysis.unwrap_or_else(|| Analysis::new(rows.block_tokens(), fleet));
     let info = analysis.finish(file, rows.format(), rows.timed(), rows.counts());
-    Ok(TraceInfo { first_skipped: rows.first_skipped().map(str::to_owned), ..info })
+    let names: Vec<String> = rows.files().iter().map(|path| path.display().to_string()).collect();
+    let other_file = (names.len() > 1).then(|| names.into_iter().find(|other| other != file)).flatten();
+    Ok(TraceInfo { other_file, first_skipped: rows.first_skipped().map(str::to_owned), ..info })
 }

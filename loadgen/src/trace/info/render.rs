@@ -28,6 +28,9 @@ impl TraceInfo {
 
     fn write(&self, to: &mut String, width: Width) -> fmt::Result {
         writeln!(to, "{}", self.file)?;
+        if let Some(other) = &self.other_file {
+            writeln!(to, "{:14}{other}: both are one recording", "read with")?;
+        }
         writeln!(to, "{:14}{}: {}", "format", self.format, self.looks)?;
         self.write_requests(to)?;
         if let Some(arrivals) = &self.arrivals {

@@ -71,8 +71,8 @@ fn pairs_are_decided_again_with_both_legs() {
 #[test]
 fn ranks_are_decided_again_also_when_their_engine_comes_back() {
     let directory = tempfile::tempdir().unwrap();
-    // Each client has a key, and there are fewer of them than ranks.
-    for (policy, least) in [("cache_aware", 8), ("power_of_two", 8), ("consistent_hashing", 4)] {
+    // Each client has a key, and there are fewer of them than ranks; where they fall depends on ports.
+    for (policy, least) in [("cache_aware", 8), ("power_of_two", 8), ("consistent_hashing", 2)] {
         let path = directory.path().join(format!("{policy}.trace"));
         let host = host_of(2, 4, Roles::default());
         let router = recorded(&path, 8, &urls(&host), &["--dp-aware", "--policy", policy]);

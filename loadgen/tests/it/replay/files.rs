@@ -58,6 +58,7 @@ fn rotated_files_are_one_recording() {
     // Of the two that the router keeps, either.
     let aside = directory.path().join("router.trace.1");
     assert_eq!(decisions(&[&aside]), decisions(&[&files[2]]));
+    both_are_one_trace(&files[2], &aside);
     for (set, says) in
         [(&[&files[0], &files[2]][..], "part 1 is missing"), (&[&files[1], &aside], "are both part 1")]
     {
@@ -72,6 +73,49 @@ fn rotated_files_are_one_recording() {
         Command::new(env!("CARGO_BIN_EXE_loadgen")).arg("replay").args([&files[0], &apart]).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(2) && text.contains("different starts"), "{text}");
+}
+
+/// Whichever is given, a trace has the requests of both, and neither is written over.
+fn both_are_one_trace(now: &Path, aside: &Path) {
+    let run = |args: &[&str], paths: &[&Path]| {
+        Command::new(env!("CARGO_BIN_EXE_loadgen")).args(args).args(paths).output().unwrap()
+    };
+    let all = [aside, now].map(kinds).concat();
+    let looks: std::collections::BTreeSet<u64> =
+        all.iter().filter(|(e, _)| e == "look").map(|(_, line)| line["n"].as_u64().unwrap()).collect();
+    let is_row = |(e, line): &&(String, Value)| {
+        e == "request" && line["status"] == 200 && looks.contains(&line["n"].as_u64().unwrap())
+    };
+    let expected = all.iter().filter(is_row).count();
+    let json = now.with_extension("info.json");
+    for (given, other) in [(now, aside), (aside, now)] {
+        let output = run(&["trace", "info"], &[given, Path::new("--json"), &json]);
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            told.contains(&format!("read with     {}: both are one recording", other.display())),
+            "{told}"
+        );
+        let info: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+        assert_eq!(info["rows"], expected, "{told}");
+        assert_eq!(info["other_file"], other.to_str().unwrap());
+        let copy = now.with_extension("mooncake");
+        let output = run(&["trace", "convert", "--to", "mooncake"], &[given, &copy]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && said.contains("are read together"), "{said}");
+        assert_eq!(std::fs::read_to_string(&copy).unwrap().lines().count(), expected);
+        let refused = |args: &[&str], paths: [&Path; 2]| {
+            let output = run(args, &paths);
+            assert_eq!(
+                output.status.code(),
+                Some(2),
+                "{args:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        };
+        refused(&["trace", "convert", "--to", "mooncake"], [given, other]);
+        refused(&["trace", "info", "--json"], [other, given]);
+        refused(&["replay", "--json"], [other, given]);
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::plan::{Leg, NoPlan, Plan, PlanMatches, PlanProposal, PlanRequest};
 use crate::request::{RouteRequest, Unroutable};
 
 /// The requests that each role's workers would get.
-type Legs<'a> = PerRole<Option<RouteRequest<'a>>>;
+pub(super) type Legs<'a> = PerRole<Option<RouteRequest<'a>>>;
 
 /// What their choices depend on, as far as they are made.
 type Slots<'s> = PerRole<Slot<'s>>;
@@ -97,7 +97,7 @@ impl Router {
 // === impl State ===
 
 impl State {
-    fn legs<'a>(&self, request: &PlanRequest<'a>) -> Legs<'a> {
+    pub(super) fn legs<'a>(&self, request: &PlanRequest<'a>) -> Legs<'a> {
         let leg = |role: Role| request.scopes.get(role).map(|scope| request.leg(scope));
         let mut legs = PerRole::of(leg);
         let target = request.keys.target_worker;

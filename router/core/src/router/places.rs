@@ -15,10 +15,8 @@ impl Router {
     /// Where a request stands on the rings of the policies.
     #[must_use]
     pub fn places(&self, request: &PlanRequest<'_>) -> Places {
-        Places::of(|role| {
-            let scope = (*request.scopes.get(role))?;
-            self.seats.get(role).policy.place(&request.leg(scope))
-        })
+        let legs = self.state.legs(request);
+        Places::of(|role| self.seats.get(role).policy.place(legs.get(role).as_ref()?))
     }
 
     /// As [`Router::plan`], for a request that stands at `places`, whatever its keys and its prompt hash to. Keys and prompt

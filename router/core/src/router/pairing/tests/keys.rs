@@ -28,6 +28,10 @@ fn a_target_forces_the_leg_whose_worker_it_is() {
             others.insert(if prefill.is_some() { found.1 } else { found.0.expect("a pair") });
         }
         assert_eq!(others.len(), 3, "{target}: the other leg is anybody's");
+        let scopes = router.scopes(None).expect("any model");
+        let places = router.places(&PlanRequest { scopes, ..keyed(Some(target), Some("k")) });
+        let hashed = (places.prefill.is_some(), places.decode.is_some());
+        assert_eq!(hashed, (decode.is_some(), prefill.is_some()), "{target}: the key decides the other leg");
     }
     for nobody in ["6", "-1", "http://10.0.0.9:30000"] {
         let refused = plan_as(&mut router, keyed(Some(nobody), None));
