@@ -12,6 +12,7 @@ pub mod decisions;
 pub mod experiment;
 mod gate;
 pub mod live;
+mod progress;
 pub mod report;
 pub mod run;
 mod say;

@@ -104,7 +104,9 @@ pub struct Machine {
     pub workers_waited: Option<Waited>,
     /// The same of the router's.
     pub router_waited: Option<Waited>,
-    /// The share of all CPUs' time that went to programs which have no part in the run.
+    /// The share of all CPUs' time that went to the run itself.
+    pub run_ran: Option<f64>,
+    /// The share that went to programs which have no part in it; absent, too, where the run may not use all CPUs.
     pub others_ran: Option<f64>,
     /// The share that the hypervisor took away.
     pub stolen: Option<f64>,

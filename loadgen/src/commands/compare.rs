@@ -114,6 +114,9 @@ fn update(
             cell.policy
         ));
     }
+    if let Some(why) = run.disturbed.first() {
+        note(format_args!("loadgen: WARNING {path} has live figures of a busy machine: {why}"));
+    }
     match former {
         Ok(comparison) => tell(options, &comparison)?,
         Err(Uncompared::Baseline(BaselineError::Missing(_))) => {}

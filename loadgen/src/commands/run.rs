@@ -94,11 +94,8 @@ pub(super) fn about(scenario: &Scenario, seeds: Option<u32>) -> About {
 /// Prints the comparison, and where the report is.
 pub(super) fn tell(quiet: bool, experiment: &Experiment, report: Option<&PathBuf>) {
     if quiet {
-        for run in experiment.invalid() {
-            note(format_args!("loadgen: INVALID {run}"));
-        }
-        for warning in experiment.warnings() {
-            note(format_args!("loadgen: WARNING {warning}"));
+        for (word, texts) in experiment.remarks() {
+            texts.iter().for_each(|text| note(format_args!("loadgen: {word} {text}")));
         }
         for outcome in experiment.outcomes().iter().filter(|outcome| outcome.failed()) {
             note(format_args!("loadgen: {outcome}"));
@@ -109,6 +106,9 @@ pub(super) fn tell(quiet: bool, experiment: &Experiment, report: Option<&PathBuf
     if let Some(out) = report {
         let _ = writeln!(text, "report: {}", out.join("report.html").display());
         tell_winners(&mut text, &report::winners(experiment), out);
+        if let Some((world, why)) = report::undecided(experiment) {
+            let _ = writeln!(text, "no winner, {}: {why}", world.label());
+        }
     }
     say(text);
 }

@@ -2,20 +2,17 @@
 
 mod environment;
 mod facts;
-mod progress;
-
-use std::time::Instant;
 
 pub use environment::{Environment, Started};
 pub use facts::facts;
 
 use crate::cores::on_all_cores;
 use crate::live::{self, LiveError};
+use crate::progress::{Display, Task};
 use crate::report;
 use crate::run::{Run, World, has_failed, was_left};
 use crate::scenario::{Cell, Scenario};
 use crate::virtual_time::{self, VirtualError};
-use progress::{Display, Task};
 
 /// Why an experiment stopped before its end.
 #[derive(Debug, thiserror::Error)]
@@ -74,10 +71,10 @@ pub fn run(scenario: &Scenario, seeds: Option<u32>, quiet: bool) -> Result<Resul
     }
     let mut deaths = Vec::new();
     for (place, job) in interleaved(in_live) {
-        let task = display.task(&job.label, planned_requests(job));
+        let task = display.task(&job.label, planned_requests(job), "requests");
         let done = live::run(&job.cell, job.seed, &mut |finished| task.set(finished))
             .map_err(|source| ExperimentError::Live { cell: job.label.clone(), source })?;
-        finish(&task, &done.run);
+        finish(task, &done.run);
         deaths.extend(done.death.map(|death| format!("{}: {death}", job.label)));
         runs[place] = Some(done.run);
     }
@@ -123,26 +120,21 @@ fn planned_requests(job: &Job) -> u64 {
 /// Gives each run with its place among all jobs.
 fn run_virtual(jobs: &[(usize, &Job)], display: &Display) -> Result<Vec<(usize, Run)>, ExperimentError> {
     on_all_cores(jobs, |_, (place, job)| {
-        let task = display.task(&job.label, planned_requests(job));
+        let task = display.task(&job.label, planned_requests(job), "requests");
         let run = virtual_time::run(&job.cell, job.seed, &mut |finished| task.set(finished))
             .map_err(|source| ExperimentError::Virtual { cell: job.label.clone(), source })?;
-        finish(&task, &run);
+        finish(task, &run);
         Ok((*place, run))
     })
 }
 
-fn finish(task: &Task, run: &Run) {
+fn finish(task: Task, run: &Run) {
     let failed = run.records.iter().filter(|r| has_failed(r)).count();
     let left = run.records.iter().filter(|r| was_left(r)).count();
     let hit_rate = 100.0 * report::hit_rate(&run.records);
     let failures = if failed == 0 { String::new() } else { format!(", {failed} failed") };
     let left = if left == 0 { String::new() } else { format!(", {left} left by their clients") };
     task.done(&format!("{} requests, hit rate {hit_rate:.1} %{failures}{left}", run.records.len()));
-}
-
-/// Wall time, for progress lines only.
-fn seconds_since(start: Instant) -> f64 {
-    start.elapsed().as_secs_f64()
 }
 
 #[cfg(test)]

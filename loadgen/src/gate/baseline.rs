@@ -99,6 +99,7 @@ pub(crate) fn read(path: &Path) -> Result<Snapshot, BaselineError> {
         cells: file.cells,
         machine: file.machine,
         invalid: Vec::new(),
+        disturbed: Vec::new(),
     })
 }
 

@@ -232,7 +232,8 @@ pub(crate) fn compare(
     Ok(Comparison { scenario: run.scenario.clone(), rows, notes: notes(baseline, run, &pairs) })
 }
 
-/// What is not in the rows: what changed of the router's own settings, what was not compared, and why a run is void.
+/// What is not in the rows: what changed of the router's own settings, what was not compared, and why a run is void or
+/// its times are not its own.
 fn notes(baseline: &Snapshot, run: &Snapshot, pairs: &[Pair<'_>]) -> Vec<String> {
     let mut notes = Vec::new();
     if baseline.fingerprint.router != run.fingerprint.router {
@@ -254,7 +255,7 @@ fn notes(baseline: &Snapshot, run: &Snapshot, pairs: &[Pair<'_>]) -> Vec<String>
         notes.push(format!("not compared, because the baseline does not have them: {names}"));
     }
     if baseline.has(World::Live) {
-        notes.extend(run.invalid.iter().cloned());
+        notes.extend(run.invalid.iter().chain(&run.disturbed).cloned());
         if baseline.machine.is_none() || run.machine.is_none() {
             notes
                 .push("live figures are compared without knowing whether the machine is the same".to_owned());
@@ -338,6 +339,16 @@ mod tests {
         let comparison = compare(&before, &after, &Rules::default()).unwrap();
         assert_eq!((comparison.outcome(), comparison.rows[0].verdict), (Outcome::Unproven, Verdict::Invalid));
         assert!(comparison.notes.contains(&after.invalid[0]));
+    }
+
+    #[test]
+    fn a_disturbed_run_is_judged_and_it_is_told() {
+        let before = snapshot(vec![cell(World::Live, "p", "hit_rate", &[0.5; 5])]);
+        let mut after = before.clone();
+        after.disturbed = vec!["live p seed 1: something else had the machine".into()];
+        let comparison = compare(&before, &after, &Rules::default()).unwrap();
+        assert_eq!(comparison.outcome(), Outcome::Passed);
+        assert!(comparison.notes.contains(&after.disturbed[0]));
     }
 
     #[test]

@@ -23,5 +23,12 @@ pub(super) fn snapshot(cells: Vec<Cell>) -> Snapshot {
         router: "r".into(),
         asked: [("fleet.workers".to_owned(), 8.into())].into(),
     };
-    Snapshot { scenario: "s".into(), fingerprint, cells, machine: None, invalid: Vec::new() }
+    Snapshot {
+        scenario: "s".into(),
+        fingerprint,
+        cells,
+        machine: None,
+        invalid: Vec::new(),
+        disturbed: Vec::new(),
+    }
 }

@@ -62,6 +62,8 @@ pub(crate) struct Snapshot {
     pub machine: Option<Machine>,
     /// Why its live runs are void; empty where they are not.
     pub invalid: Vec<String>,
+    /// What else had the machine during its live runs; empty where nothing had.
+    pub disturbed: Vec<String>,
 }
 
 /// A file that cannot be read, or is not what it should be.
@@ -88,6 +90,8 @@ struct SummaryFile {
     fingerprint: Option<Fingerprint>,
     #[serde(default)]
     invalid: Vec<String>,
+    #[serde(default)]
+    disturbed: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -211,6 +215,7 @@ pub(crate) fn read_run(path: &Path) -> Result<Snapshot, ReadError> {
         cells: Vec::new(),
         machine: machine(&file.with_file_name("environment.json")),
         invalid: summary.invalid,
+        disturbed: summary.disturbed,
     };
     for run in summary.runs {
         snapshot.add(run).map_err(fail)?;

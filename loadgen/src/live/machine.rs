@@ -158,27 +158,42 @@ impl Watch {
         let of_span = |ns: u64| (ns as f64 / span_ns.max(1) as f64).min(1.0);
         let ours = [since(now.client, self.client), workers, router];
         let ours_ns = ours.into_iter().flatten().map(|part| part.ran_ns).sum();
-        let (others_ran, stolen) = shares(self.ticks, now.ticks, ours_ns, span_ns).unzip();
+        let shares = shares(self.ticks, now.ticks, ours_ns, span_ns);
+        // Who has the CPUs that a run may not use, as in a container with a share of the machine, is nothing to it.
+        let has_all = now.ticks.is_some_and(|ticks| usable_cpus() >= ticks.cpus);
         Machine {
             span_ns,
             client_ran: thread.map(|thread| of_span(thread.ran_ns)),
             client_waited: thread.and_then(|thread| thread.waited_of(span_ns)),
             workers_waited: workers.and_then(Scheduled::waited),
             router_waited: router.and_then(Scheduled::waited),
-            others_ran,
-            stolen,
+            run_ran: shares.map(|shares| shares.run),
+            others_ran: shares.map(|shares| shares.others).filter(|_| has_all),
+            stolen: shares.map(|shares| shares.stolen),
         }
     }
 }
 
-/// Of the time of all CPUs, the shares of other programs and of the hypervisor.
-fn shares(before: Option<Ticks>, now: Option<Ticks>, ours_ns: u64, span_ns: u64) -> Option<(f64, f64)> {
+/// How many CPUs this process may use.
+fn usable_cpus() -> u64 {
+    std::thread::available_parallelism().map_or(0, |cpus| cpus.get() as u64)
+}
+
+/// Who had the time of all CPUs, each from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Shares {
+    run: f64,
+    others: f64,
+    stolen: f64,
+}
+
+fn shares(before: Option<Ticks>, now: Option<Ticks>, ours_ns: u64, span_ns: u64) -> Option<Shares> {
     let (before, now) = (before?, now?);
     let all = now.all.checked_sub(before.all).filter(|all| *all > 0)? as f64;
     let busy = now.busy.saturating_sub(before.busy) as f64 / all;
-    let ours = ours_ns as f64 / (span_ns.max(1) * now.cpus.max(1)) as f64;
+    let run = (ours_ns as f64 / (span_ns.max(1) * now.cpus.max(1)) as f64).min(1.0);
     let stolen = now.stolen.saturating_sub(before.stolen) as f64 / all;
-    Some(((busy - ours).clamp(0.0, 1.0), stolen))
+    Some(Shares { run, others: (busy - run).clamp(0.0, 1.0), stolen })
 }
 
 #[cfg(test)]
@@ -203,9 +218,11 @@ mod tests {
     fn what_others_ran_is_what_is_left_of_the_busy_time() {
         let at = |all, busy, stolen| Some(Ticks { cpus: 2, all, busy, stolen });
         // 100 of 200 ticks were busy; we ran 0.6 s of 2 × 1 s.
-        let (others, stolen) = shares(at(0, 0, 0), at(200, 100, 20), 600_000_000, 1_000_000_000).unwrap();
-        assert!((others - 0.2).abs() < 1e-9 && (stolen - 0.1).abs() < 1e-9, "{others} {stolen}");
-        assert_eq!(shares(at(0, 0, 0), at(200, 10, 0), 600_000_000, 1_000_000_000), Some((0.0, 0.0)));
+        let seen = shares(at(0, 0, 0), at(200, 100, 20), 600_000_000, 1_000_000_000).unwrap();
+        let near = |share: f64, expected: f64| (share - expected).abs() < 1e-9;
+        assert!(near(seen.run, 0.3) && near(seen.others, 0.2) && near(seen.stolen, 0.1), "{seen:?}");
+        let seen = shares(at(0, 0, 0), at(200, 10, 0), 600_000_000, 1_000_000_000).unwrap();
+        assert_eq!((seen.others, seen.stolen), (0.0, 0.0));
         assert_eq!(shares(at(5, 5, 0), at(5, 5, 0), 0, 1), None);
     }
 

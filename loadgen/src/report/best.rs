@@ -13,11 +13,11 @@ const NEAR: f64 = 0.02;
 /// The rule, in words.
 pub(super) const RULE: &str = "highest median input throughput; among those within 2 % of it, lowest median TTFT p50; among equals, the defaults";
 
-/// The place of the best of the variants that were given the same work as this one; `None` when nothing succeeded or
-/// there is no choice. What was chosen by another question comes before the rule.
+/// The place of the best of the variants that were given the same work as this one; `None` when nothing succeeded, there
+/// is no choice or the figures do not decide. What was chosen by another question comes before the rule.
 pub(super) fn best(variants: &[Variant<'_>], of: &Variant<'_>) -> Option<usize> {
     let places: Vec<usize> = (0..variants.len()).filter(|p| same_work(&variants[*p], of)).collect();
-    if places.len() < 2 {
+    if places.len() < 2 || of.is_undecided {
         return None;
     }
     if let Some(chosen) = places.iter().find(|place| variants[**place].is_chosen) {
@@ -118,8 +118,11 @@ pub(super) fn speedup(variants: &[Variant<'_>], of: &Variant<'_>) -> Option<f64>
 }
 
 /// How the best median of a metric reads among those of `rows` that were given the same work as `of`. Whatever reads the
-/// same is as good; `None` when all do, or when the metric is no merit.
+/// same is as good; `None` when all do, when the metric is no merit, or when figures do not decide.
 pub(super) fn best_text(rows: &[&Variant<'_>], of: &Variant<'_>, metric: &Metric) -> Option<String> {
+    if of.is_undecided {
+        return None;
+    }
     let write = |value| metric.cell(value);
     let medians = || rows.iter().filter(|v| same_work(v, of)).filter_map(|v| Some(v.spread(metric)?.median));
     let (low, high) = (medians().reduce(f64::min)?, medians().reduce(f64::max)?);

@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::assertion::{AssertOutcome, Assertion, evaluate};
 use super::summary::{RunSummary, Slo};
-use super::validity::{invalid, warnings};
+use super::validity::Validity;
 use super::variant::{Variant, variants};
-use crate::run::Run;
+use crate::run::{Run, World};
 use crate::scenario::Fingerprint;
 
 /// What a report says about the scenario itself.
@@ -65,8 +65,7 @@ pub struct Experiment {
     runs: Vec<Run>,
     summaries: Vec<RunSummary>,
     outcomes: Vec<AssertOutcome>,
-    invalid: Vec<String>,
-    warnings: Vec<String>,
+    validity: Validity,
     environment: Value,
 }
 
@@ -83,11 +82,8 @@ impl Experiment {
     ) -> Self {
         let summaries: Vec<RunSummary> = runs.iter().map(|run| RunSummary::of(run, slo)).collect();
         let outcomes = evaluate(assertions, &summaries);
-        let invalid =
-            runs.iter().zip(&summaries).filter_map(|(run, summary)| invalid(run, summary)).collect();
-        let warnings =
-            runs.iter().zip(&summaries).flat_map(|(run, summary)| warnings(run, summary)).collect();
-        Self { about, runs, summaries, outcomes, invalid, warnings, environment }
+        let validity = Validity::of(runs.iter().zip(&summaries));
+        Self { about, runs, summaries, outcomes, validity, environment }
     }
 
     /// The same from figures that are known, of runs whose requests were not kept. Parts of a report that need requests are
@@ -101,8 +97,7 @@ impl Experiment {
         environment: Value,
     ) -> Self {
         let outcomes = evaluate(assertions, &summaries);
-        let (invalid, warnings) = (Vec::new(), Vec::new());
-        Self { about, runs, summaries, outcomes, invalid, warnings, environment }
+        Self { about, runs, summaries, outcomes, validity: Validity::default(), environment }
     }
 
     /// What the scenario is.
@@ -139,14 +134,38 @@ impl Experiment {
     /// can be relied upon.
     #[must_use]
     pub fn invalid(&self) -> &[String] {
-        &self.invalid
+        &self.validity.invalid
+    }
+
+    /// The live runs that something else on the machine has slowed down, each in a sentence that says by what. Their times
+    /// cannot be compared with those of others.
+    #[must_use]
+    pub fn disturbed(&self) -> &[String] {
+        &self.validity.disturbed
     }
 
     /// What makes figures of live runs doubtful without making them void, each in a sentence: a busy machine, a client
     /// near its limits.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
-        &self.warnings
+        &self.validity.warnings
+    }
+
+    /// All that is said against live runs, the worst first, under the words that it is told by.
+    #[must_use]
+    pub fn remarks(&self) -> [(&'static str, &[String]); 3] {
+        [("INVALID", self.invalid()), ("DISTURBED", self.disturbed()), ("WARNING", self.warnings())]
+    }
+
+    /// Why nobody is called best in a world, whatever the figures are; `None` where they decide. Only live runs are ever in
+    /// doubt.
+    #[must_use]
+    pub fn undecided(&self, world: World) -> Option<&'static str> {
+        match world {
+            World::Live if !self.invalid().is_empty() => Some("there are invalid runs"),
+            World::Live if !self.disturbed().is_empty() => Some("something else had the machine"),
+            _ => None,
+        }
     }
 
     /// What may differ between identical runs.
@@ -157,6 +176,9 @@ impl Experiment {
 
     pub(super) fn variants(&self) -> Vec<Variant<'_>> {
         let mut variants = variants(&self.summaries);
+        for variant in &mut variants {
+            variant.is_undecided = self.undecided(variant.world).is_some();
+        }
         if let Some(conclusion) = &self.about.conclusion {
             variants
                 .iter_mut()

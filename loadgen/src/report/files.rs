@@ -162,6 +162,7 @@ struct SummaryFile<'a> {
     runs: &'a [RunSummary],
     fingerprint: &'a Fingerprint,
     invalid: &'a [String],
+    disturbed: &'a [String],
     warnings: &'a [String],
 }
 
@@ -173,6 +174,7 @@ impl<'a> SummaryFile<'a> {
             runs: experiment.summaries(),
             fingerprint: &experiment.about().fingerprint,
             invalid: experiment.invalid(),
+            disturbed: experiment.disturbed(),
             warnings: experiment.warnings(),
         }
     }
@@ -237,7 +239,8 @@ mod tests {
 
     use super::*;
     use crate::report::About;
-    use crate::report::fixture::{record, run};
+    use crate::report::fixture::{disturbed, record, run};
+    use crate::run::{Run, World};
 
     fn experiment() -> Experiment {
         let about = About { name: "small".into(), ..About::default() };
@@ -315,6 +318,25 @@ mod tests {
         write(dir.path(), &experiment()).unwrap();
         let left: Vec<String> = names(dir.path()).into_iter().filter(|n| n.starts_with("winner")).collect();
         assert_eq!(left, ["winner-of-mine.toml"], "one policy has beaten nobody");
+    }
+
+    #[test]
+    fn a_disturbed_run_leaves_no_winner_and_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |of: fn(Run) -> Run| {
+            let runs =
+                ["random", "bucket"].map(|policy| of(run(policy, experiment().runs()[0].records.clone())));
+            write(dir.path(), &Experiment::new(About::default(), runs.into(), None, &[], Value::Null))
+                .unwrap();
+            let file: Value =
+                serde_json::from_slice(&fs::read(dir.path().join("summary.json")).unwrap()).unwrap();
+            (dir.path().join("winner.toml").exists(), file["disturbed"].clone())
+        };
+        assert_eq!(write(|run| Run { world: World::Live, ..run }), (true, json!([])));
+        let (winner, why) = write(disturbed);
+        assert!(!winner, "that of the run before goes");
+        let [random, bucket] = [0, 1].map(|place| why[place].as_str().unwrap());
+        assert!(random.starts_with("live random seed 1: ") && bucket.starts_with("live bucket seed 1: "));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use protocol::record::RequestRecord;
 use router_core::PolicyConfig;
 use simworker_core::EngineRole;
 
-use crate::run::{EngineTimeline, LoadTimeline, Params, Run, World};
+use crate::run::{Beside, EngineTimeline, LoadTimeline, Machine, Params, Run, World};
 use crate::scenario::Pool;
 
 const MS: u64 = 1_000_000;
@@ -135,4 +135,11 @@ pub(crate) fn run(policy: &str, records: Vec<RequestRecord>) -> Run {
         router_cpu_us_per_request: None,
         beside: None,
     }
+}
+
+/// The run as a live one from which the hypervisor took half of the machine.
+pub(crate) fn disturbed(run: Run) -> Run {
+    let machine = Machine { stolen: Some(0.5), ..Machine::default() };
+    let beside = Beside { router_ns: gaps(&[]), router_peak_bytes: None, machine };
+    Run { world: World::Live, beside: Some(beside), ..run }
 }

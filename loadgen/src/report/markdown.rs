@@ -54,7 +54,7 @@ fn verdict(experiment: &Experiment) -> String {
     for outcome in outcomes.iter().filter(|outcome| outcome.failed()) {
         let _ = writeln!(out, "* FAILED {}", escaped(&outcome.to_string()));
     }
-    for (word, texts) in [("INVALID", experiment.invalid()), ("WARNING", experiment.warnings())] {
+    for (word, texts) in experiment.remarks() {
         for text in texts {
             let _ = writeln!(out, "* {word} {}", escaped(text));
         }
@@ -142,8 +142,9 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::report::fixture::{record, run};
+    use crate::report::fixture::{disturbed, record, run};
     use crate::report::{About, Assertion, BeforeAfter};
+    use crate::run::Run;
 
     #[test]
     fn an_answer_comes_first_with_what_it_costs_and_the_figure_that_was_asked_for() {
@@ -164,6 +165,19 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("| policy | TTFT p90 ms | input tok/s |"), "{text}");
+    }
+
+    #[test]
+    fn a_disturbed_comparison_has_its_table_and_nothing_in_bold() {
+        let one = |policy, last_ms| run(policy, vec![record(0).first_ms(5).last_ms(last_ms).build()]);
+        let page = |of: fn(Run) -> Run| {
+            let runs = [one("random", 10), one("bucket", 20)].map(of).into();
+            summary(&Experiment::new(About::default(), runs, None, &[], Value::Null))
+        };
+        assert!(page(|run| run).contains("| **random** |"));
+        let text = page(disturbed);
+        assert!(text.contains("\n* DISTURBED live random seed 1: something else had"), "{text}");
+        assert!(text.contains("| random |") && !text.contains("**"), "{text}");
     }
 
     #[test]

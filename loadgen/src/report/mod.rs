@@ -40,5 +40,5 @@ pub(crate) use stats::quantile;
 pub(crate) use summary::{Missed, e2e_ns, met, missed, tpot_ns, ttft_ns};
 pub use summary::{Quantiles, RunSummary, Slo, hit_rate};
 pub use table::{Glyphs, WIDEST, table};
-pub use winner::{Winner, winners};
+pub use winner::{Winner, undecided, winners};
 pub(crate) use winner::{configuration, setting, worker_flags};

@@ -21,6 +21,8 @@ pub(super) struct Variant<'a> {
     pub(super) runs: Vec<usize>,
     /// Whether it is best whatever the rule says: the runs answer another question.
     pub(super) is_chosen: bool,
+    /// Whether nothing makes it better than others, for what was measured in its world cannot be relied upon.
+    pub(super) is_undecided: bool,
     /// Whether its policy's own defaults hold in all options that vary: nobody who takes it changes anything.
     pub(super) keeps_defaults: bool,
     summaries: Vec<&'a RunSummary>,
@@ -101,6 +103,7 @@ pub(super) fn variants(summaries: &[RunSummary]) -> Vec<Variant<'_>> {
                 params: &summary.params,
                 runs: vec![place],
                 is_chosen: false,
+                is_undecided: false,
                 keeps_defaults: true,
                 summaries: vec![summary],
             }),

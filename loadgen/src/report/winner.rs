@@ -2,7 +2,7 @@
 //!
 //! Every contest (the variants of a world that were given the same work) that was decided has a file: the policy with its
 //! options as the router itself writes them, under remarks that say what it won and by how much. Contests are never
-//! mixed, for what wins on two workers need not win on eight. Live runs of which one is void have no winner. Where another
+//! mixed, for what wins on two workers need not win on eight. Live runs of which one is void or disturbed have no winner. Where another
 //! router was the best, the file is that of our best policy, and says which router is ahead of it and by how much.
 
 use std::collections::BTreeSet;
@@ -51,7 +51,7 @@ pub fn winners(experiment: &Experiment) -> Vec<Winner> {
     let worlds = worlds(variants);
     let mut taken = BTreeSet::new();
     let mut winners = Vec::new();
-    for world in worlds.iter().filter(|world| !is_void(experiment, **world)) {
+    for world in &worlds {
         for contest in contests(variants, *world) {
             let Some(first) = best(variants, &variants[contest[0]]) else { continue };
             let ours = contest.iter().copied().filter(|place| is_ours(experiment, &variants[*place]));
@@ -73,6 +73,16 @@ pub fn winners(experiment: &Experiment) -> Vec<Winner> {
     winners
 }
 
+/// The world in which there was a choice and nobody has won it, whatever the figures are, and why.
+#[must_use]
+pub fn undecided(experiment: &Experiment) -> Option<(World, &'static str)> {
+    let variants = &experiment.variants();
+    worlds(variants).into_iter().find_map(|world| {
+        let had_choice = contests(variants, world).iter().any(|contest| contest.len() > 1);
+        Some((world, experiment.undecided(world).filter(|_| had_choice)?))
+    })
+}
+
 /// Whether a variant is of another router, for which there is no file of ours.
 fn is_target(experiment: &Experiment, variant: &Variant<'_>) -> bool {
     experiment.runs()[variant.typical_run()].target.is_some()
@@ -81,11 +91,6 @@ fn is_target(experiment: &Experiment, variant: &Variant<'_>) -> bool {
 /// Whether a variant is of our router, and did anything at all.
 fn is_ours(experiment: &Experiment, variant: &Variant<'_>) -> bool {
     !is_target(experiment, variant) && variant.median("input_tok_s").is_some_and(|rate| rate > 0.0)
-}
-
-/// Whether nothing that was measured in a world can be relied upon. Only live runs are ever void.
-fn is_void(experiment: &Experiment, world: World) -> bool {
-    world == World::Live && !experiment.invalid().is_empty()
 }
 
 /// A name that no other winner has, of letters that need no quotes.

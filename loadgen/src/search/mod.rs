@@ -8,13 +8,11 @@ pub mod capacity;
 pub mod journal;
 mod lists;
 mod pool;
-mod progress;
 pub mod sweep;
 pub mod tune;
 
 pub use lists::assignments;
 pub(crate) use lists::quoted;
-pub use progress::Progress;
 
 use crate::report::ReportError;
 use crate::scenario::ScenarioError;

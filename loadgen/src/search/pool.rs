@@ -1,7 +1,8 @@
 //! Virtual runs on all cores, of which only figures are kept.
 
-use super::{Progress, SearchError};
+use super::SearchError;
 use crate::cores::on_all_cores;
+use crate::progress::Task;
 use crate::run::Run;
 use crate::scenario::Cell;
 use crate::virtual_time;
@@ -26,7 +27,7 @@ impl Job {
 /// error.
 pub(super) fn run<T: Send>(
     jobs: &[Job],
-    progress: &Progress,
+    progress: &Task,
     sum_up: impl Fn(usize, &Run) -> Result<T, SearchError> + Sync,
 ) -> Result<Vec<T>, SearchError> {
     on_all_cores(jobs, |place, job| {
@@ -41,6 +42,7 @@ pub(super) fn run<T: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::progress::Display;
     use crate::scenario::testing::{load_text, small};
 
     #[test]
@@ -49,7 +51,7 @@ mod tests {
                       [sweep]\n\"workload.groups\" = [400, 3, 2, 1]\n";
         let scenario = load_text(&small("", tables), &[]).unwrap();
         let jobs: Vec<Job> = scenario.cells().into_iter().map(|cell| Job { cell, seed: 1 }).collect();
-        let progress = Progress::new("test", jobs.len(), true);
+        let progress = Display::Quiet.task("test", 4, "runs");
         let found = run(&jobs, &progress, |place, run| Ok((place, run.records.len()))).unwrap();
         assert_eq!(found, [(0, 800), (1, 6), (2, 4), (3, 2)]);
     }

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use super::SearchError;
 use super::journal::{self, Journal, JournalError};
 use super::pool::{self, Job};
-use super::{Progress, SearchError};
+use crate::progress::Display;
 use crate::report::RunSummary;
 use crate::run::Run;
 use crate::say::note;
@@ -51,7 +52,7 @@ pub fn run(
         tell(jobs.len() - missing.len(), jobs.len(), dir);
     }
     let left: Vec<Job> = missing.iter().map(|place| jobs[*place].clone()).collect();
-    let progress = Progress::new(&format!("sweep {}", scenario.name), left.len(), quiet);
+    let progress = Display::new(quiet).task(format!("sweep {}", scenario.name), left.len() as u64, "runs");
     let found = pool::run(&left, &progress, |place, run| {
         let (summary, job) = (RunSummary::of(run, scenario.slo), &left[place]);
         let mut unkept = unkept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -92,6 +92,8 @@ fn the_shipped_trace_has_the_traps_of_the_real_one() {
     let mut stamps: Vec<u64> = trace.rows.iter().map(|row| row.at_ns).collect();
     stamps.dedup();
     assert!(stamps.len() * 5 < ROWS, "many requests per stamp: {} stamps", stamps.len());
+    let grid: super::Grid = stamps.into_iter().collect();
+    assert_eq!(grid.step_ns(), Some(STEP_MS * 1_000_000));
     let reused = trace.rows.iter().skip(1).filter(|row| {
         let known = |other: &&Row| other.blocks.get(1) == row.blocks.get(1) && other.at_ns < row.at_ns;
         trace.rows.iter().any(|other| known(&other))

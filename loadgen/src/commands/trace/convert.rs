@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::progress::Progress;
 use super::{Failure, Input};
 use crate::app::Exit;
 use crate::commands::shared::refuse_input;
@@ -58,13 +57,13 @@ pub(super) fn write(
 ) -> Result<Converted, Failure> {
     refuse_input([out], "the trace itself", rows.files())?;
     input.tell_other(&rows);
-    let progress = Progress::of(rows.files());
+    let progress = input.progress(&rows);
     let mut converted = None;
     let written = write_whole(out, |file| {
-        converted = Some(convert::convert(rows, file, to, names, |bytes| progress.set(bytes))?);
+        converted = Some(convert::convert(rows, file, to, names, |bytes| progress.set(bytes >> 20))?);
         Ok(())
     });
-    progress.done();
+    drop(progress);
     written.map_err(|error| match error {
         ConvertError::Trace(error) => input.failure(error),
         ConvertError::Output(error) => {

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::progress::Progress;
 use super::{Failure, Input};
 use crate::app::Exit;
 use crate::commands::shared::{refuse_input, write_json};
@@ -34,9 +33,10 @@ pub(super) fn execute(options: &Options) -> Result<Exit, Failure> {
     let fleet = kv_tokens.map(|kv_tokens| Fleet { kv_tokens, workers: workers.unwrap_or(1) });
     let rows = input.open()?;
     refuse_input(json, "the trace itself", rows.files())?;
-    let progress = Progress::of(rows.files());
-    let info = info::analyse(rows, &input.file.display().to_string(), fleet, |bytes| progress.set(bytes));
-    progress.done();
+    let progress = input.progress(&rows);
+    let info =
+        info::analyse(rows, &input.file.display().to_string(), fleet, |bytes| progress.set(bytes >> 20));
+    drop(progress);
     let info = info.map_err(|error| input.failure(error))?;
     let width = if std::io::stdout().is_terminal() { Width::Unicode } else { Width::Ascii };
     say(info.render(width));

@@ -3,7 +3,6 @@
 mod anonymize;
 mod convert;
 mod info;
-mod progress;
 
 use std::path::PathBuf;
 
@@ -12,9 +11,13 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::Failure;
 use crate::app::Exit;
+use crate::progress::{Display, Task};
 use crate::say::note;
 use crate::trace::convert::{Converted, Written};
 use crate::trace::{self, Format, Rows};
+
+/// Smaller files are read before anybody asks how far that is.
+const BIG_BYTES: u64 = 32 << 20;
 
 /// `loadgen trace …`
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
@@ -76,6 +79,13 @@ impl Input {
             let (given, other) = (self.file.display(), other.display());
             note(format_args!("loadgen: {given} and {other} are read together: they are one recording"));
         }
+    }
+
+    /// The progress through what is read, in MB.
+    fn progress(&self, rows: &Rows) -> Task {
+        let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let bytes: u64 = rows.files().iter().map(size).sum();
+        Display::new(bytes < BIG_BYTES).task(self.file.display().to_string(), bytes >> 20, "MB")
     }
 
     /// Says what was passed over.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::render;
 use super::tests::{HABITS, Habit, made_up};
-use crate::report::fixture::{failed, record, regular, run};
+use crate::report::fixture::{disturbed, failed, record, regular, run};
 use crate::report::{About, Assertion, Experiment, Slo};
 use crate::run::{EngineSample, EngineTimeline, Params, Reach, Run, World};
 
@@ -111,6 +111,20 @@ fn the_verdict_says_first_whether_the_figures_can_be_relied_upon() {
     assert!(!verdict.contains("verdict bad") && !verdict.contains("<strong>Valid.</strong>"));
     let good = page(vec![late(0)]);
     assert!(good.contains("<strong>Valid.</strong> No live run was held back"));
+}
+
+#[test]
+fn the_verdict_names_nobody_where_something_else_had_the_machine() {
+    let one = |policy, last_ms| {
+        disturbed(run(policy, vec![record(0).tokens(10, 0, 1).first_ms(5).last_ms(last_ms).build()]))
+    };
+    let page = page(vec![one("random", 10), one("bucket", 20)]);
+    let verdict = page.split("<nav").next().unwrap();
+    let headline = "</span> Something else had the machine: live runs cannot be compared</p>";
+    assert!(verdict.contains("class=\"verdict plain\"") && verdict.contains(headline), "{verdict}");
+    assert!(verdict.contains("<strong>DISTURBED</strong> live bucket seed 1: something else"), "{verdict}");
+    assert!(verdict.contains("nobody is called best, for something else had the machine."), "{verdict}");
+    assert!(!verdict.contains("<strong>Valid.</strong>") && !page.contains("class=\"champion\""));
 }
 
 #[test]

@@ -222,10 +222,11 @@ fn list(view: &View<'_>, groups: &[Vec<&Variant<'_>>], keys: &[&str]) -> Table {
         groups.iter().flatten().any(|v| v.spread(metric).is_some()).then_some((shown, metric))
     };
     let metrics: Vec<(&Shown, &Metric)> = SHOWN.iter().filter_map(measured).collect();
+    let judged = groups.len() > 1 && groups.iter().flatten().all(|variant| !variant.is_undecided);
     let mut rows = Vec::new();
     for group in groups {
         let columns: Vec<Vec<Shade>> =
-            metrics.iter().map(|(_, metric)| column(group, metric, groups.len() > 1)).collect();
+            metrics.iter().map(|(_, metric)| column(group, metric, judged)).collect();
         let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
         rows.extend(group.iter().enumerate().map(|(place, variant)| Row {
             headings: keys.iter().map(|key| variant.reading(key)).collect(),

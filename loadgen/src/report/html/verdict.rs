@@ -17,7 +17,7 @@ use crate::run::World;
 
 /// Most amounts of work whose best policy, or whose better fleet, is told.
 const MOST_FINDINGS: usize = 6;
-/// Most warnings that are not folded.
+/// Most warnings that are not folded; what is said of void runs never is.
 const MOST_WARNINGS: usize = 4;
 /// Most failed asserts that are shown.
 const MOST_BROKEN: usize = 40;
@@ -47,10 +47,9 @@ struct Banner<'a> {
 struct Validity<'a> {
     /// One sentence on all runs; empty where the others say it.
     text: String,
-    invalid: &'a [String],
-    /// The first ones, and those that are folded.
-    warnings: &'a [String],
-    more: &'a [String],
+    /// What is said against them, each under its word: the first ones, and those that are folded.
+    remarks: Vec<(&'static str, &'a str)>,
+    more: Vec<(&'static str, &'a str)>,
 }
 
 #[derive(Serialize)]
@@ -102,17 +101,20 @@ pub(super) fn section(view: &View<'_>) -> Result<Value, Error> {
 }
 
 fn validity<'v>(view: &'v View<'_>) -> Validity<'v> {
-    let (invalid, warnings) = (view.experiment.invalid(), view.experiment.warnings());
+    let all = view.experiment.remarks().into_iter();
+    let mut remarks: Vec<(&str, &str)> =
+        all.flat_map(|(word, texts)| texts.iter().map(move |text| (word, text.as_str()))).collect();
     let worlds = view.worlds();
     let text = match worlds[..] {
-        _ if !invalid.is_empty() || !warnings.is_empty() || worlds.is_empty() => String::new(),
+        _ if !remarks.is_empty() || worlds.is_empty() => String::new(),
         [World::Virtual] => {
             "In virtual time no generator can be late, and equal seeds give equal results.".to_owned()
         }
         _ => "No live run was held back by the load generator.".to_owned(),
     };
-    let (warnings, more) = warnings.split_at(warnings.len().min(MOST_WARNINGS));
-    Validity { text, invalid, warnings, more }
+    let shown = remarks.len().min(view.experiment.invalid().len() + MOST_WARNINGS);
+    let more = remarks.split_off(shown);
+    Validity { text, remarks, more }
 }
 
 fn rules(findings: &[Finding]) -> Vec<String> {
@@ -142,6 +144,9 @@ fn headline(view: &View<'_>) -> (&'static str, &'static str, String) {
             let verb = if failed == 1 { "fails" } else { "fail" };
             ("bad", "✗", format!("{failed} of {} asserts {verb}", held + failed))
         }
+        _ if !view.experiment.disturbed().is_empty() => {
+            ("plain", "•", "Something else had the machine: live runs cannot be compared".to_owned())
+        }
         (1, 0) => ("good", "✓", "The assert holds".to_owned()),
         (2.., 0) => ("good", "✓", format!("All {held} asserts hold")),
         (0, 0) => {
@@ -169,8 +174,8 @@ fn findings(view: &View<'_>, world: World) -> Vec<Finding> {
         let (lead, text) = (String::new(), found.reasons.clone());
         return vec![Finding { world: world.label(), lead, text, rule: Rule::None }];
     }
-    if world == World::Live && !view.experiment.invalid().is_empty() {
-        let text = "nobody is called best, for there are invalid runs.".to_owned();
+    if let Some(why) = view.experiment.undecided(world) {
+        let text = format!("nobody is called best, for {why}.");
         return vec![Finding { world: world.label(), lead: String::new(), text, rule: Rule::None }];
     }
     let mut findings: Vec<Finding> = meetings(&view.variants, world)

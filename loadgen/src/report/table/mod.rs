@@ -17,8 +17,8 @@ use notes::{failures, left, legend, no_difference, verdicts, wrapped};
 pub const WIDEST: u16 = 100;
 /// Most settings of a sweep that are listed; the report has all of them.
 const MOST_SETTINGS: usize = 12;
-/// Most warnings that are printed.
-const MOST_WARNINGS: usize = 8;
+/// Most remarks of a kind that are printed.
+const MOST_REMARKS: usize = 8;
 
 /// Which characters a terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,14 +62,13 @@ pub fn table(experiment: &Experiment, glyphs: Glyphs, width: u16) -> String {
         out.push('\n');
     }
     out.push_str(&legend(&variants, glyphs, width));
-    for run in experiment.invalid() {
-        out.push_str(&wrapped(&format!("INVALID {run}"), width));
-    }
-    for warning in experiment.warnings().iter().take(MOST_WARNINGS) {
-        out.push_str(&wrapped(&format!("WARNING {warning}"), width));
-    }
-    if let Some(more) = experiment.warnings().len().checked_sub(MOST_WARNINGS).filter(|more| *more > 0) {
-        out.push_str(&format!("...{more} more warnings in summary.json\n"));
+    for (word, texts) in experiment.remarks() {
+        for text in texts.iter().take(MOST_REMARKS) {
+            out.push_str(&wrapped(&format!("{word} {text}"), width));
+        }
+        if let Some(more) = texts.len().checked_sub(MOST_REMARKS).filter(|more| *more > 0) {
+            out.push_str(&format!("...{more} more {word} in summary.json\n"));
+        }
     }
     out.push_str(&verdicts(experiment.outcomes(), &worlds(&variants)));
     out

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::report::fixture::{failed, record, run};
+use crate::report::fixture::{disturbed, failed, record, run};
 use crate::report::{About, Assertion};
 use crate::run::Run;
 
@@ -29,6 +29,17 @@ fn the_best_is_marked_and_compared() {
     assert!(line("  round_robin").contains(" 1.00 "));
     assert!(line("policy").contains("vs. round_"), "{text}");
     assert!(text.is_ascii(), "{text}");
+}
+
+#[test]
+fn a_disturbed_comparison_has_its_table_and_no_best() {
+    let text = table(&experiment(two().into_iter().map(disturbed).collect(), &[]), Glyphs::Ascii, 100);
+    let row: Vec<&str> =
+        text.lines().find(|l| l.starts_with("  cache_aware")).unwrap().split_whitespace().collect();
+    assert_eq!(row[..4], ["cache_aware", "1,234,568", "2.00", "81.0"], "{text}");
+    assert!(!text.contains('>') && !text.contains('*') && !text.contains("best"), "{text}");
+    assert!(text.contains("\nDISTURBED live round_robin seed 1: something else had the machine: "), "{text}");
+    assert!(text.contains("end what else runs and run it again") && !text.contains("WARNING"), "{text}");
 }
 
 #[test]

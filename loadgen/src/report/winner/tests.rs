@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::report::About;
-use crate::report::fixture::{apart, record, run};
+use crate::report::fixture::{apart, disturbed, record, run};
 
 /// A run of one request of a million tokens.
 fn one(policy: &str, ttft_ms: u64, last_ms: u64) -> Run {
@@ -23,10 +23,14 @@ fn with(mut run: Run, key: &str, value: impl Into<Value>) -> Run {
 }
 
 fn of(runs: Vec<Run>) -> Vec<Winner> {
+    winners(&experiment(runs))
+}
+
+fn experiment(runs: Vec<Run>) -> Experiment {
     let facts = vec![("Fleet".to_owned(), "8 workers".to_owned())];
     let overrides = vec!["--trace a\nb = 1".to_owned()];
     let about = About { name: "small".into(), facts, overrides, ..About::default() };
-    winners(&Experiment::new(about, runs, None, &[], Value::Null))
+    Experiment::new(about, runs, None, &[], Value::Null)
 }
 
 fn only(runs: Vec<Run>) -> Winner {
@@ -144,6 +148,21 @@ fn no_choice_no_success_and_void_runs_have_no_winner() {
     let both = vec![live("random"), late, one("random", 50, 1000), one("bucket", 50, 900)];
     let files: Vec<String> = of(both).into_iter().map(|winner| winner.file).collect();
     assert_eq!(files, ["winner-virtual.toml"]);
+}
+
+#[test]
+fn where_something_else_had_the_machine_nobody_has_won_and_it_is_said_why() {
+    let live = |policy| Run { world: World::Live, ..one(policy, 50, 1000) };
+    let one_is = |policy| vec![live("random"), disturbed(one(policy, 50, 500))];
+    let why = Some((World::Live, "something else had the machine"));
+    let told = |runs: Vec<Run>| (of(runs.clone()).len(), undecided(&experiment(runs)));
+    assert_eq!(told(vec![live("random"), live("bucket")]), (1, None));
+    assert_eq!(told(one_is("bucket")), (0, why));
+    assert_eq!(told(one_is("random")), (0, None), "two seeds of one policy: there is nothing to win");
+    // Who won in virtual time stands.
+    let both = [one_is("bucket"), vec![one("random", 50, 1000), one("bucket", 50, 900)]].concat();
+    assert_eq!(told(both.clone()), (1, why));
+    assert_eq!(of(both)[0].file, "winner-virtual.toml");
 }
 
 #[test]

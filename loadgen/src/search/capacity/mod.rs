@@ -11,8 +11,9 @@ mod point;
 
 use serde::Serialize;
 
+use super::SearchError;
 use super::pool::{self, Job};
-use super::{Progress, SearchError};
+use crate::progress::Display;
 use crate::report::Slo;
 use crate::say::note;
 use crate::scenario::{Cell, Scenario, Template};
@@ -171,7 +172,11 @@ fn try_loads(
         seeds.iter().map(|seed| Job { cell: one.cell.clone(), seed: *seed }).collect::<Vec<_>>()
     };
     let jobs: Vec<Job> = asked.iter().flat_map(with_seeds).collect();
-    let progress = Progress::of_part(&format!("capacity {}", scenario.name), jobs.len(), question.quiet);
+    let progress = Display::of_part(question.quiet).task(
+        format!("capacity {}", scenario.name),
+        jobs.len() as u64,
+        "runs",
+    );
     let seen = pool::run(&jobs, &progress, |_, run| Ok(Seen::of(run, slo)))?;
     let point = |(one, runs): (&Asked, &[Seen])| Point::of(one.load, runs, question.attainment);
     Ok(asked.iter().zip(seen.chunks(seeds.len())).map(point).collect())

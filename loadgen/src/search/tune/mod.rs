@@ -30,8 +30,9 @@ pub use space::Space;
 use router_core::{OptionValue, PolicyConfig};
 use serde_json::Value;
 
+use super::SearchError;
 use super::pool::{self, Job};
-use super::{Progress, SearchError};
+use crate::progress::{Display, Task};
 use crate::run::Params;
 use crate::scenario::{Cell, Scenario};
 use confirm::{Best, Candidates};
@@ -82,8 +83,8 @@ struct Search<'q> {
 
 impl Search<'_> {
     /// The progress of one part, whose runs are known.
-    fn progress(&self, part: &str, runs: usize) -> Progress {
-        Progress::new(&format!("tune {}, {part}", self.scenario.name), runs, self.quiet)
+    fn progress(&self, part: &str, runs: usize) -> Task {
+        Display::new(self.quiet).task(format!("tune {}, {part}", self.scenario.name), runs as u64, "runs")
     }
 
     /// Every cell with every seed.
