@@ -49,12 +49,17 @@ impl Bench {
         }
     }
 
-    /// The runs of `summary.json`.
-    pub(crate) fn runs(&self) -> Vec<Value> {
+    /// `summary.json`.
+    pub(crate) fn summary(&self) -> Value {
         let text = std::fs::read_to_string(self.out().join("summary.json")).unwrap();
         let summary: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(summary["schema"], 1);
-        summary["runs"].as_array().unwrap().clone()
+        summary
+    }
+
+    /// The runs in it.
+    pub(crate) fn runs(&self) -> Vec<Value> {
+        self.summary()["runs"].as_array().unwrap().clone()
     }
 }
 

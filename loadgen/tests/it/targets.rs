@@ -116,10 +116,14 @@ fn a_router_that_is_an_external_command_is_measured_like_ours() {
     }
     assert!(runs[&("virtual".to_owned(), "round_robin".to_owned())]["router_ms"]["p50"].is_null());
     assert!(ended.stdout.contains("theirs"), "{}", ended.stdout);
-    // Whoever was better: what a router of ours can take is our policy.
+    // Whoever was better: what a router of ours can take is our policy. Beside other programs nobody is.
     let file = bench.out().join("winner-live.toml");
-    assert_eq!(read_by_the_router(&file)["name"].as_str(), Some("round_robin"));
-    assert!(std::fs::read_to_string(&file).unwrap().contains("theirs"), "the other one is named");
+    if bench.summary()["disturbed"].as_array().unwrap().is_empty() {
+        assert_eq!(read_by_the_router(&file)["name"].as_str(), Some("round_robin"));
+        assert!(std::fs::read_to_string(&file).unwrap().contains("theirs"), "the other one is named");
+    } else {
+        assert!(!file.exists() && ended.stdout.contains("no winner, live"), "{}", ended.stdout);
+    }
     let requests = std::fs::read_to_string(bench.out().join("requests.csv")).unwrap();
     assert_eq!(requests.lines().filter(|line| line.contains(",live,theirs,")).count(), 40);
     assert!(std::fs::read_to_string(bench.out().join("report.html")).unwrap().contains("theirs (in turn)"));
