@@ -262,8 +262,8 @@ fn a_worker_that_exits_is_started_again() {
         let now = launched.answering(2);
         now[&port] != pid && now.len() == 2
     });
-    let lines = launched.log.lines();
-    let said = lines.iter().find(|line| line.contains("a worker has exited")).expect("a line");
+    let find = || launched.log.lines().into_iter().find(|line| line.contains("a worker has exited"));
+    let said = wait_for("the line", find);
     assert!(said.contains("worker=0") && said.contains("signal: 9"), "{said}");
 }
 

@@ -63,12 +63,10 @@ fn an_engine_that_contradicts_itself_later_keeps_its_ranks_and_that_is_told_once
     let asked = engine.asked("/v1/loads");
     wait_until("it to be asked again and again", || engine.asked("/v1/loads") >= asked + 4);
     assert_eq!(listed(&router).len(), 2);
+    let is_told = |line: &&String| line.contains("its ranks stay as they were");
+    wait_until("the line", || log.lines().iter().any(|line| is_told(&line)));
     let lines = log.lines();
-    assert_eq!(
-        lines.iter().filter(|line| line.contains("its ranks stay as they were")).count(),
-        1,
-        "{lines:?}"
-    );
+    assert_eq!(lines.iter().filter(is_told).count(), 1, "{lines:?}");
     engine.become_ranks(0..3);
     wait_until("three ranks", || listed(&router).len() == 3);
 }

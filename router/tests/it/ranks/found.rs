@@ -62,8 +62,10 @@ fn an_engine_that_does_not_say_its_size_is_one_worker_and_that_is_told_once() {
     let (router, log) = Router::start_logged(&[engine.url()], &args);
     wait_until("the engine to be asked again", || engine.asked("/server_info") >= 5);
     assert_eq!(listed(&router), [engine.url()]);
+    let is_told = |line: &String| line.contains("does not say its dp_size");
+    wait_until("the line", || log.lines().iter().any(is_told));
     let lines = log.lines();
-    let told: Vec<_> = lines.iter().filter(|line| line.contains("does not say its dp_size")).collect();
+    let told: Vec<_> = lines.iter().filter(|line| is_told(line)).collect();
     assert!(told.len() == 1 && told[0].contains(&engine.url()), "{lines:?}");
 }
 

@@ -18,6 +18,7 @@ fn case_88_an_engine_goes_by_each_of_its_names_with_all_its_ranks() {
     let router = router(&[], &["--policy", "round_robin"]);
     let stays = RankedEngine::start(0..1);
     add(&router, &stays.url());
+    wait_until("it to be ready", || router.get("/readiness").status() == 200);
     for count in [1, 4] {
         let engine = RankedEngine::start(0..count);
         let bare = engine.url().trim_start_matches("http://").to_owned();

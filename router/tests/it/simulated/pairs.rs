@@ -145,7 +145,11 @@ fn a_decode_worker_that_dies_cuts_what_has_begun_and_no_more() {
     let fleet = pairs(EACH, SPEED, &[]);
     let router = router(&fleet, &QUICK);
     let clients = many(&router);
-    wait_until("tokens to be made", || load(&fleet, EACH)["num_running_reqs"].as_u64() > Some(3));
+    // Of both decode workers, in turn: what is made need not have come out yet.
+    let begun = || router.metric("smg_router_ttft_seconds_count") >= Some(8.0);
+    wait_until("tokens to be made and seen", || {
+        begun() && load(&fleet, EACH)["num_running_reqs"].as_u64() > Some(3)
+    });
     fleet.control("PUT", &format!("/workers/{EACH}/faults"), r#"{"die":"on"}"#);
     let ends = ends(&fleet, &router, clients, &[0, 1, 3]);
     assert_mostly_complete(&ends, |end| *end == End::Cut || is_502_of(end, "decode_"));

@@ -137,6 +137,7 @@ fn a_worker_that_refuses_the_routers_key_is_told_of_once() {
         let reason = shown(&router, &id)["reason"].as_str().expect("a reason").to_owned();
         assert!(reason.contains(number) && reason.contains("--worker-api-key"), "{reason}");
         let told = |line: &&String| line.contains("WARN") && line.contains(&reason);
+        wait_until("it to be told", || log.lines().iter().any(|line| told(&line)));
         assert_eq!(log.lines().iter().filter(told).count(), 1, "{:?}", log.lines());
     }
 }
