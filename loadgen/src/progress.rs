@@ -99,12 +99,16 @@ impl Task {
         }
     }
 
-    /// How far it is, and how long the rest takes at the pace so far.
+    /// How far it is, and how long the rest takes at the pace so far, if there is one.
     fn so_far(&self, elapsed: Duration) -> String {
         let (finished, seconds) = (self.finished.load(Ordering::Relaxed), elapsed.as_secs_f64());
-        let left = seconds / finished.max(1) as f64 * self.total.saturating_sub(finished) as f64;
         let Self { what, unit, total, .. } = self;
-        format!("{what}: {finished} of {total} {unit} after {seconds:.0} s, about {left:.0} s left")
+        let so_far = format!("{what}: {finished} of {total} {unit} after {seconds:.0} s");
+        if finished == 0 {
+            return so_far;
+        }
+        let left = seconds / finished as f64 * total.saturating_sub(finished) as f64;
+        format!("{so_far}, about {left:.0} s left")
     }
 
     /// Clears the bar and says one last thing, if anything is shown.
@@ -147,6 +151,8 @@ mod tests {
     #[test]
     fn the_rest_is_told_by_the_pace_so_far() {
         let task = Display::Quiet.task("sweep", 200, "runs");
+        let text = task.so_far(Duration::from_secs(15));
+        assert_eq!(text, "sweep: 0 of 200 runs after 15 s", "there is no pace yet");
         task.set(49);
         task.step();
         let text = task.so_far(Duration::from_secs(30));

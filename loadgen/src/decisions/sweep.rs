@@ -297,7 +297,7 @@ impl Recorded {
             tried: tried.iter().map(|worker| worker.0).collect(),
             places: Roles::of(|role| *places.get(role)),
             pair: request.prefers_pair,
-            legs: booked.iter().map(|leg| line_of(*leg)).collect(),
+            legs: booked.iter().map(|(role, leg)| Booked::of(*role, leg)).collect(),
             refused: planned
                 .err()
                 .map(|no| Refused { leg: no.leg.label().into(), why: no.why.to_string().into() }),
@@ -376,18 +376,6 @@ impl Recorded {
 /// An empty prompt stands for one that the router cannot read.
 fn view(prompt: &str) -> PromptView<'_> {
     if prompt.is_empty() { PromptView::Unreadable } else { PromptView::Text(prompt.as_bytes()) }
-}
-
-fn line_of((role, leg): (RoleName, Assignment)) -> Booked {
-    Booked {
-        role,
-        worker: leg.worker.0,
-        lease: leg.lease.0,
-        policy: leg.policy.row().name.into(),
-        reason: leg.reason.as_str().into(),
-        matched: leg.matched_chars,
-        predicted: leg.predicted_cached_tokens,
-    }
 }
 
 fn replayed(header: &Header, lines: Vec<Line>) -> Replayed {

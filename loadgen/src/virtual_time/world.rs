@@ -28,9 +28,6 @@ use crate::workload::{Pacing, Plan, PlannedRequest};
 /// Finished requests between two calls of the progress function.
 const PROGRESS_EVERY: u64 = 256;
 
-/// The router's own defaults of `--worker-warmup-secs` and `--worker-warmup-share`.
-const WARM_UP: WarmUp = WarmUp { duration_ns: 60_000_000_000, share: 1.0 };
-
 /// What can happen, in the words of the one it happens to.
 #[derive(Debug)]
 pub(super) enum Event {
@@ -311,7 +308,7 @@ fn router_config(cell: &Cell, seed: u64) -> Result<RouterConfig, VirtualError> {
             ..PairPreference::default()
         },
         breaker: faults.any().then(BreakerConfig::default),
-        warm_up: Some(WARM_UP),
+        warm_up: Some(WarmUp::default()),
         ..RouterConfig::new(cell.policy.clone(), seed)
     })
 }

@@ -31,10 +31,10 @@ pub(super) struct WorkerArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = whole(0..=MAX_SECONDS))]
     worker_drain_timeout_secs: u64,
     /// Seconds for which a new or recovered worker is warmed up; 0: not at all
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = whole(0..=MAX_SECONDS))]
+    #[arg(long, value_name = "SECONDS", default_value_t = WarmUp::default().duration_ns / NS_PER_SECOND, value_parser = whole(0..=MAX_SECONDS))]
     worker_warmup_secs: u64,
     /// While it is warmed up, a worker is led to this times the prompt tokens that the others get on average
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = number(0.0..=f64::INFINITY))]
+    #[arg(long, value_name = "X", default_value_t = WarmUp::default().share, value_parser = number(0.0..=f64::INFINITY))]
     worker_warmup_share: f64,
     /// Seconds between two load polls of a worker, under policies that use them
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds(0.01..=3600.0))]

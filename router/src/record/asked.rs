@@ -66,14 +66,5 @@ fn legs(plan: &Plan) -> Vec<Booked> {
     let answering = if plan.prefill.is_some() { RoleName::Decode } else { RoleName::Regular };
     let prefill = plan.prefill.iter().map(|leg| (RoleName::Prefill, leg));
     let legs = prefill.chain([(answering, &plan.decode)]);
-    legs.map(|(role, leg)| Booked {
-        role,
-        worker: leg.worker.0,
-        lease: leg.lease.0,
-        policy: leg.policy.row().name.into(),
-        reason: leg.reason.as_str().into(),
-        matched: leg.matched_chars,
-        predicted: leg.predicted_cached_tokens,
-    })
-    .collect()
+    legs.map(|(role, leg)| Booked::of(role, leg)).collect()
 }

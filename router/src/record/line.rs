@@ -1,13 +1,17 @@
 //! The lines of a recording, as they are written and read again. See `docs/router-trace.md`.
 
+mod names;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use router_core::ids::ScopeId;
 use router_core::index::{self, PrefixIndex};
 use router_core::prompt::PromptView;
-use router_core::{Leg, Outcome, Role};
+use router_core::{Assignment, Role};
 use serde::{Deserialize, Serialize};
+
+pub use names::{OutcomeName, RoleName};
 
 /// The version of the format that is written.
 pub const VERSION: u32 = 1;
@@ -369,25 +373,22 @@ pub struct Request {
     pub first_token_ns: Option<u64>,
 }
 
-/// A role's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names of `router_core::Role`")]
-pub enum RoleName {
-    Regular,
-    Prefill,
-    Decode,
-}
+// === impl Booked ===
 
-/// The name of how a leg ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names of `router_core::Outcome`")]
-pub enum OutcomeName {
-    Completed,
-    Refused,
-    Failed,
-    ClientGone,
+impl Booked {
+    /// What the core has decided for one leg.
+    #[must_use]
+    pub fn of(role: RoleName, leg: &Assignment) -> Self {
+        Self {
+            role,
+            worker: leg.worker.0,
+            lease: leg.lease.0,
+            policy: leg.policy.row().name.into(),
+            reason: leg.reason.as_str().into(),
+            matched: leg.matched_chars,
+            predicted: leg.predicted_cached_tokens,
+        }
+    }
 }
 
 // === impl Pieces ===
@@ -451,55 +452,5 @@ impl<T> Roles<Option<T>> {
     #[must_use]
     pub fn are_absent(&self) -> bool {
         self.regular.is_none() && self.prefill.is_none() && self.decode.is_none()
-    }
-}
-
-// === names ===
-
-impl From<Role> for RoleName {
-    fn from(role: Role) -> Self {
-        match role {
-            Role::Regular => Self::Regular,
-            Role::Prefill => Self::Prefill,
-            Role::Decode => Self::Decode,
-        }
-    }
-}
-
-impl From<RoleName> for Role {
-    fn from(role: RoleName) -> Self {
-        match role {
-            RoleName::Regular => Self::Regular,
-            RoleName::Prefill => Self::Prefill,
-            RoleName::Decode => Self::Decode,
-        }
-    }
-}
-
-impl From<Leg> for RoleName {
-    fn from(leg: Leg) -> Self {
-        leg.role().into()
-    }
-}
-
-impl From<Outcome> for OutcomeName {
-    fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Completed => Self::Completed,
-            Outcome::Refused => Self::Refused,
-            Outcome::Failed => Self::Failed,
-            Outcome::ClientGone => Self::ClientGone,
-        }
-    }
-}
-
-impl From<OutcomeName> for Outcome {
-    fn from(outcome: OutcomeName) -> Self {
-        match outcome {
-            OutcomeName::Completed => Self::Completed,
-            OutcomeName::Refused => Self::Refused,
-            OutcomeName::Failed => Self::Failed,
-            OutcomeName::ClientGone => Self::ClientGone,
-        }
     }
 }

@@ -26,6 +26,13 @@ pub struct WarmUp {
     pub share: f64,
 }
 
+impl Default for WarmUp {
+    /// A minute, and no more than its share.
+    fn default() -> Self {
+        Self { duration_ns: 60_000_000_000, share: 1.0 }
+    }
+}
+
 /// Who is warming up.
 #[derive(Debug)]
 pub(super) struct WarmUps {
